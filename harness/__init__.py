@@ -1,0 +1,1 @@
+"""How axis conformance is checked: case lines, rendering, reference, verdicts. Imports no JAX by itself."""

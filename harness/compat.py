@@ -1,0 +1,53 @@
+"""Every difference between JAX versions that the suite knows of, and the only place outside the fault library that may
+touch private API.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+Version = tuple[int, ...]
+
+
+def version(text: str) -> Version:
+    """`0.12.0.1` or `0.12.0.dev2026` as a tuple of the leading numbers."""
+    return tuple(int(part) for part in re.findall(r"\d+", text.split("dev")[0])[:4])
+
+
+@dataclasses.dataclass(frozen=True)
+class Spelling:
+    """How the same thing is written in different JAX releases; rendered programs carry the one that fits.
+
+    Attributes:
+      shard_map: template over inner, mesh, in_specs, out_specs, check.
+      unchecked: the argument that switches the checks off.
+      axis_size: template over names, for the size of bound axes.
+      varying: template over value, names that marks a value as varying, or "" where JAX tracks no variation.
+      imports: what shard_map needs imported, or "".
+    """
+
+    shard_map: str
+    unchecked: str
+    axis_size: str
+    varying: str
+    imports: str = ""
+
+
+def spelling(jax_version: str) -> Spelling:
+    """The spelling for one release (the table is in the project's notes on versions)."""
+    v = version(jax_version)
+    args = "{inner}, mesh={mesh}, in_specs={in_specs}, out_specs={out_specs}{check}"
+    if v >= (0, 6, 2):
+        shard_map, unchecked, imports = f"jax.shard_map({args})", ", check_vma=False", ""
+    else:
+        shard_map, unchecked = f"shard_map({args})", ", check_rep=False"
+        imports = "from jax.experimental.shard_map import shard_map"
+    axis_size = "lax.axis_size({names})" if v >= (0, 6, 2) else "lax.psum(1, {names})"
+    if v >= (0, 8, 3):
+        varying = 'lax.pcast({value}, {names}, to="varying")'
+    elif v >= (0, 6, 0):
+        varying = "lax.pvary({value}, {names})"
+    else:
+        varying = ""
+    return Spelling(shard_map, unchecked, axis_size, varying, imports)

@@ -1,0 +1,13 @@
+"""The devices of the backend under test, in the orders that case lines name."""
+
+from __future__ import annotations
+
+import jax
+
+from harness.layers.binders import DEVICE_ORDERS
+
+
+def ordered(order: str, count: int) -> list[int]:
+    """Device ids in one of the named orders, by evaluating the very expression that rendered programs carry."""
+    devices = eval(DEVICE_ORDERS[order].format(count=count), {"jax": jax})  # noqa: S307 - our own table
+    return [device.id for device in devices]

@@ -1,0 +1,254 @@
+"""Compares what was observed with what the reference and the laws say."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from harness import reference
+from harness.decode import describe
+from harness.layers.base import Values
+from harness.layers.binders import Pmap, ShardMap
+from harness.layers.leaves import Leaf
+from harness.program import Plan
+from harness.run import Observation, Output
+from harness.schedules import SCHEDULES, Step
+from harness.verdicts import Finding, Kind
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What each step must give: its description and, for a value, the outputs by key."""
+
+    step: Step
+    values: Values
+
+
+def expectations(plan: Plan, operand: Callable[[dict[str, int]], np.ndarray | None]) -> list[Expected]:
+    """The reference's answer for every step of the schedule; equal environments are evaluated once."""
+    known: dict[tuple, Values] = {}
+    result = []
+    for step in SCHEDULES[plan.case.schedule].steps(plan):
+        key = (step.environment, step.factor, step.variant)
+        if key not in known and step.outcome == "value":
+            known[key] = _reference(plan, operand(step.sizes), step)
+        result.append(Expected(step, known.get(key, {})))
+    return result
+
+
+def _reference(plan: Plan, operand: np.ndarray | None, step: Step) -> Values:
+    return reference.evaluate(plan, operand, step.sizes)
+
+
+def judge(plan: Plan, expected: list[Expected], seen: list[Observation]) -> dict[str, list[Finding]]:
+    """Findings by output key; findings about the whole program have the key "".
+
+    Args:
+      plan: the typed program.
+      expected: one entry for each step of the schedule.
+      seen: one observation for each step that ran; it ends early when a step raised.
+    """
+    findings: dict[str, list[Finding]] = {}
+    for number, (want, got) in enumerate(zip(expected, seen)):
+        for key, finding in _judge_step(plan, expected, number, want, got):
+            findings.setdefault(key, []).append(finding)
+    for finding in _judge_traces(plan, expected, seen):
+        findings.setdefault("", []).append(finding)
+    return findings
+
+
+def _judge_step(plan: Plan, expected: list[Expected], number: int, want: Expected, got: Observation):
+    if want.step.outcome == "error":
+        if not got.error:
+            yield "", Finding(want.step.rule, Kind.NOT_RAISED, f"{want.step.about}: gave {got.outputs}", number)
+        return
+    if got.error:
+        message = f"{want.step.about}: {got.error}\n{got.where}".rstrip()
+        yield "", Finding(rule_of(plan, ""), Kind.RAISED, message, number)
+        return
+    for key, value in want.values.items():
+        if key not in got.outputs:
+            yield key, Finding("result.type", Kind.WRONG_SHAPE, f"{want.step.about}: no output {key}", number)
+            continue
+        finding = _judge_output(plan, expected, number, want, key, value, got.outputs[key])
+        if finding:
+            yield key, finding
+
+
+def _judge_output(
+    plan: Plan, expected: list[Expected], number: int, want: Expected, key: str, value: np.ndarray, got: Output
+) -> Finding | None:
+    about = f"{want.step.about}: {key}"
+    if got.shape != value.shape or (got.value is not None and not same(value, got.value, strict=_moves(plan, key))):
+        source = _stale_from(expected, number, key, got)
+        if source is not None:
+            message = f"{about} is {_short(got.value)}, the answer of step {source} ({expected[source].step.about}), not {_short(value)}"
+            return Finding(want.step.rule or "cache.fresh", Kind.STALE, message, number)
+    if got.shape != value.shape:
+        message = f"{about} has shape {got.shape}, should be {value.shape}"
+        return Finding("result.type", Kind.WRONG_SHAPE, message, number)
+    if got.dtype != value.dtype.name:
+        message = f"{about} has dtype {got.dtype}, should be {value.dtype.name}"
+        return Finding("result.type", Kind.WRONG_DTYPE, message, number)
+    if got.value is None:
+        return None
+    if not same(value, got.value, strict=_moves(plan, key)):
+        message = f"{about}: {describe(plan, key, want.step.sizes, value, got.value)}"
+        again = any(e.step.environment == want.step.environment for e in expected[:number])
+        if again and want.step.outcome == "value":
+            return Finding("repeat.bitwise", Kind.NOT_DETERMINISTIC, f"{message} (right at an earlier visit)", number)
+        return Finding(rule_of(plan, key), Kind.WRONG_VALUE, message, number)
+    return _judge_placement(plan, want.step.sizes, about, number, value, got)
+
+
+def rule_of(plan: Plan, key: str) -> str:
+    """The law an output is judged by: the leaf's, or the layer's whose own output it is."""
+    if key in plan.leaves:
+        return plan.leaves[key].rule
+    for layer, place in zip(plan.case.layers, plan.places):
+        if layer.mark and layer.rule and key.split(".")[0] == place.mark:
+            return layer.rule
+    return "cache.config" if key == "flag" else plan.case.leaf.rule
+
+
+def _moves(plan: Plan, key: str) -> bool:
+    """Whether an output only moves values about, so that even the sign of zero must be kept."""
+    leaf = plan.leaves.get(key)
+    return leaf is not None and leaf.word in ("ppermute", "all_gather", "all_to_all")
+
+
+def same(want: np.ndarray, got: np.ndarray, strict: bool) -> bool:
+    """Bit for bit, except that any NaN equals any NaN and, unless strict, 0.0 equals -0.0 (sums may start from 0)."""
+    if want.shape != got.shape:
+        return False
+    if want.dtype.kind in "fcV":
+        wide = np.complex128 if want.dtype.kind == "c" else np.float64
+        a, b = want.astype(wide), got.astype(wide)
+        equal = np.array_equal(a, b, equal_nan=True)
+        return equal and (not strict or np.array_equal(np.signbit(a.real), np.signbit(b.real)) or bool(np.isnan(a).any()))
+    return np.array_equal(want, got)
+
+
+def _stale_from(expected: list[Expected], number: int, key: str, got: Output) -> int | None:
+    """The step with another environment whose right answer this is."""
+    here = expected[number].step.environment
+    for other, want in enumerate(expected):
+        if want.step.environment == here or key not in want.values:
+            continue
+        value = want.values[key]
+        if got.value is None:
+            if got.shape == value.shape:
+                return other
+        elif same(value, got.value, strict=False):
+            return other
+    return None
+
+
+def _short(value: np.ndarray | None) -> str:
+    if value is None:
+        return "a shape"
+    return np.array2string(value, threshold=8, edgeitems=2).replace("\n", "")
+
+
+def _judge_placement(
+    plan: Plan, sizes: Mapping[str, int], about: str, number: int, value: np.ndarray, got: Output
+) -> Finding | None:
+    for shard in got.shards:
+        if not same(value[shard.index], shard.data, strict=False):
+            message = f"{about}: device {shard.device} holds {_short(shard.data)} for index {shard.index}, should hold {_short(value[shard.index])}"
+            return Finding("result.placement", Kind.WRONG_PLACEMENT, message, number)
+    wanted = placement(plan, sizes, value.shape)
+    if wanted is None or not got.shards:
+        return None
+    held = {shard.device: _bounds(shard.index, value.shape) for shard in got.shards}
+    if held != wanted:
+        return Finding(
+            "result.placement", Kind.WRONG_PLACEMENT, f"{about}: devices hold {held}, should hold {wanted}", number
+        )
+    return None
+
+
+def _bounds(index: tuple, shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    return tuple(s.indices(n)[:2] for s, n in zip(index, shape))
+
+
+def placement(plan: Plan, sizes: Mapping[str, int], shape: tuple[int, ...]) -> dict[int, tuple] | None:
+    """Which part of an output each device must hold, where the outermost binder puts positions on devices.
+
+    The source is the documentation of PartitionSpec (dimensions split over mesh axes, major to minor) and of pmap.
+    None where the layers further out leave it open.
+    """
+    from harness.devices import ordered
+
+    layer = next((layer for layer in plan.case.layers if layer.family != "staging"), None)
+    if not isinstance(layer, (Pmap, ShardMap)):
+        return None
+    axes = plan.inside.axes[: len(layer.bindings)]
+    mesh = tuple(sizes[axis.key] for axis in axes)
+    devices = np.asarray(ordered(layer.devices, int(np.prod(mesh)))).reshape(mesh)
+    if isinstance(layer, ShardMap):
+        names = [axis.symbol for axis in axes]
+        spec = [tuple(names.index(name) for name in dim) for dim in layer.out_spec()]
+    else:
+        spec = [()] * len(shape)
+        if layer.out != "none":
+            spec[int(layer.out)] = (0,)
+    held = {}
+    for position in np.ndindex(*mesh):
+        bounds = []
+        for d, length in enumerate(shape):
+            parts, which = 1, 0
+            for axis in spec[d] if d < len(spec) else ():
+                parts, which = parts * mesh[axis], which * mesh[axis] + position[axis]
+            bounds.append((which * length // parts, (which + 1) * length // parts))
+        held[int(devices[position])] = tuple(bounds)
+    return held
+
+
+def _judge_traces(plan: Plan, expected: list[Expected], seen: list[Observation]) -> list[Finding]:
+    """Going back to an environment traces and compiles nothing; every first visit traces as often as the others."""
+    findings: list[Finding] = []
+    met: set[tuple] = set()
+    first: dict[tuple, int] = {}
+    for number, (want, got) in enumerate(zip(expected, seen)):
+        if want.step.outcome != "value" or got.error:
+            continue
+        again = want.step.environment in met and not want.step.fresh
+        if again and got.traces and keeps_traces(plan):
+            message = f"{want.step.about}: traced {got.traces} times on return, should be 0"
+            findings.append(Finding("cache.retrace", Kind.RETRACE, message, number))
+        elif again and got.compiles and keeps_executables(plan):
+            message = f"{want.step.about}: compiled {got.compiles} times on return, should be 0"
+            findings.append(Finding("cache.recompile", Kind.RECOMPILE, message, number))
+        if not again:
+            first.setdefault((want.step.fresh,), got.traces)
+        met.add(want.step.environment)
+    return findings[:1]
+
+
+def keeps_traces(plan: Plan) -> bool:
+    """Whether some layer around the leaf promises to keep its trace."""
+    return any(layer.caches for layer in plan.case.layers)
+
+
+def keeps_executables(plan: Plan) -> bool:
+    """Whether nothing in the program asks for compilation anew at each call."""
+    return all(layer.word not in ("compiled",) for layer in plan.case.layers)
+
+
+def checked_rules(plan: Plan, leaf: Leaf) -> list[str]:
+    """Every law this case is held to, the leaf's own first."""
+    rules = [leaf.rule, "result.type"]
+    rules += [layer.rule for layer in plan.case.layers if layer.mark and layer.rule]
+    rules.append("repeat.bitwise")
+    if len(plan.steps) > 1:
+        rules.append("cache.fresh")
+    if keeps_traces(plan):
+        rules.append("cache.retrace")
+    if keeps_executables(plan):
+        rules.append("cache.recompile")
+    if any(isinstance(layer, (Pmap, ShardMap)) for layer in plan.case.layers):
+        rules.append("result.placement")
+    return list(dict.fromkeys(rules))

@@ -1,0 +1,44 @@
+"""The vocabulary of programs. Adding a layer or a leaf is adding its class to one of these tables."""
+
+from harness.layers import binders, control, leaves, staging
+from harness.layers.base import Layer
+from harness.layers.leaves import Leaf
+
+LAYERS: dict[str, type[Layer]] = {
+    layer.word: layer
+    for layer in (
+        binders.Vmap,
+        binders.Pmap,
+        binders.ShardMap,
+        staging.Jit,
+        staging.Checkpoint,
+        staging.CustomJvp,
+        staging.CustomVjp,
+        staging.Compiled,
+        staging.EvalShape,
+        staging.Jvp,
+        staging.Linearize,
+        staging.Vjp,
+        control.Scan,
+        control.WhileLoop,
+        control.ForiLoop,
+        control.Cond,
+        control.Switch,
+    )
+}
+
+LEAVES: dict[str, type[Leaf]] = {
+    leaf.word: leaf
+    for leaf in (
+        leaves.Psum,
+        leaves.Pmean,
+        leaves.Pmax,
+        leaves.Pmin,
+        leaves.Ppermute,
+        leaves.AllGather,
+        leaves.AllToAll,
+        leaves.PsumScatter,
+        leaves.AxisIndex,
+        leaves.AxisSize,
+    )
+}

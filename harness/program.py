@@ -1,0 +1,226 @@
+"""The typed program: what a case means before it is rendered or evaluated, or why it is illegal.
+
+`plan(case)` walks the layers once inwards (arguments) and once outwards (outputs) and gives each layer its `Place`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from harness import payloads
+from harness.case import Case
+from harness.dims import ONE, Dim, product
+from harness.dtypes import is_complex
+from harness.errors import Illegal
+from harness.layers.base import Axis, Layer, Place, Scope, Type, Types
+from harness.layers.binders import Binder, Pmap, ShardMap
+from harness.layers.control import Control
+from harness.layers.leaves import Leaf, Pmean, Query
+from harness.names import NAME_KINDS
+from harness.schedules import SCHEDULES
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A legal case, typed.
+
+    Attributes:
+      case: what was planned (its own leaf is the first of `leaves`).
+      leaves: key of each leaf's output -> leaf.
+      places: one for each layer, outermost first.
+      inside: the scope of the leaves.
+      operand: type of the program's argument x as the outside sees it, or None.
+      local: type of x as the leaves see it (of the closed-over array for operand "closure"), or None for a constant.
+      mapped: keys of the axes along which the operand's values are numbered, outermost first.
+      params: names of the program's arguments, of "x" and "n".
+      unit: what the payload's values are multiplied by (so that means are whole).
+    """
+
+    case: Case
+    leaves: dict[str, Leaf]
+    places: tuple[Place, ...]
+    inside: Scope
+    operand: Type | None
+    local: Type | None
+    mapped: tuple[str, ...]
+    params: tuple[str, ...]
+    unit: Dim
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return self.inside.axes
+
+    @property
+    def outputs(self) -> Types:
+        """Types of the program's results."""
+        return self.places[0].outputs if self.places else leaf_types(self)
+
+    @property
+    def steps(self) -> list[dict[str, int]]:
+        """The size of every axis at each step."""
+        count = max((len(axis.sizes) for axis in self.axes), default=1)
+        return [{axis.key: axis.sizes[step % len(axis.sizes)] for axis in self.axes} for step in range(count)]
+
+    def varying_sizes(self) -> tuple[Axis, ...]:
+        """The axes whose size is not the same at every step."""
+        return tuple(axis for axis in self.axes if len(set(axis.sizes)) > 1)
+
+
+def unit_of(case: Case) -> tuple[str, ...]:
+    """The axes a mean is taken over: cases that differ here have different operands and cannot share a program."""
+    return case.leaf.names if isinstance(case.leaf, Pmean) else ()
+
+
+@functools.lru_cache(maxsize=4096)
+def plan(case: Case, others: tuple[Leaf, ...] = ()) -> Plan:
+    """Types the program of `case` and of the cases that share all but its leaf; raises Illegal.
+
+    Args:
+      case: the first case.
+      others: further leaves carried by the same program.
+    """
+    scopes = _scopes(case)
+    inside = scopes[-1]
+    _check_names(case, inside)
+    local, operand, mapped = _operand(case, scopes)
+    params = _params(case)
+    arguments = _arguments(case, scopes, operand)
+    _check_divergence(case, (case.leaf, *others), scopes)
+    leaves = _keyed((case.leaf, *others))
+    unit = product(tuple(Dim(1, (inside.find(name).key,)) for name in unit_of(case)))
+    draft = Plan(case, leaves, (), inside, operand, local, mapped, params, unit)
+    outputs = leaf_types(draft)
+    places: list[Place] = []
+    for depth in reversed(range(len(case.layers))):
+        layer, mark = case.layers[depth], _mark(case.layers, depth)
+        inner = outputs
+        outputs = layer.outputs(inner, arguments[depth], scopes[depth + 1 if isinstance(layer, Binder) else depth], mark)
+        places.insert(0, Place(scopes[depth], scopes[depth + 1], arguments[depth], inner, outputs, mark))
+    return dataclasses.replace(draft, places=tuple(places))
+
+
+def leaf_types(plan_: Plan) -> Types:
+    """The types of the leaves' own results."""
+    local = plan_.local or Type((), "int32")
+    return {key: _leaf_type(plan_, leaf, local) for key, leaf in plan_.leaves.items()}
+
+
+def _leaf_type(plan_: Plan, leaf: Leaf, local: Type) -> Type:
+    case = plan_.case
+    if plan_.local is None and not isinstance(leaf, Query):
+        if leaf.word not in ("psum", "pmean"):
+            raise Illegal(f"{leaf.word} of a Python constant")
+        dtype = "float32" if "." in case.operand or leaf.word == "pmean" else "int32"
+        return dataclasses.replace(leaf.output(Type((), dtype), plan_.inside), vary=frozenset())
+    return leaf.output(local, plan_.inside)
+
+
+def _scopes(case: Case) -> list[Scope]:
+    """The scope around each layer, and last the scope of the leaf."""
+    scopes = [Scope()]
+    for depth, layer in enumerate(case.layers):
+        if getattr(layer, "outermost", False) and depth:
+            raise Illegal(f"{layer.word} is the outermost layer")
+        taken = frozenset(axis.key for axis in scopes[-1].axes)
+        scopes.append(scopes[-1].bind(*layer.axes(taken)))
+    lengths = {len(axis.sizes) for axis in scopes[-1].axes} - {1}
+    if len(lengths) > 1:
+        raise Illegal("every axis needs one size or as many sizes as the others")
+    return scopes
+
+
+def _check_names(case: Case, inside: Scope) -> None:
+    kind = NAME_KINDS[case.names]
+    for layer in case.layers:
+        if isinstance(layer, (ShardMap, Pmap)) and not kind.mesh:
+            raise Illegal(f"a mesh has no {case.names} names")
+    if case.names == "int" and case.leaf.positional_names:
+        raise Illegal(f"{case.leaf.word} reads integers as positions, not names")
+    if case.names in ("int", "tuple") and len(case.leaf.names) > 1:
+        raise Illegal("several names at once are strings here")
+    for name in case.leaf.names:
+        inside.find(name)
+
+
+def _params(case: Case) -> tuple[str, ...]:
+    needs_n = any(isinstance(layer, Control) and layer.count.kind == "arg" for layer in case.layers)
+    needs_x = case.operand == "argument" or any(isinstance(layer, Pmap) for layer in case.layers)
+    return ("x",) * needs_x + ("n",) * needs_n
+
+
+def _operand(case: Case, scopes: list[Scope]) -> tuple[Type | None, Type | None, tuple[str, ...]]:
+    """(local type, outside type, mapped keys) of the operand."""
+    payloads.check_dtype(case.payload, case.dtype)
+    if case.operand not in ("argument", "closure"):
+        if _params(case)[:1] == ("x",):
+            raise Illegal("pmap of a constant")
+        return None, None, ()
+    if case.operand == "closure":
+        if _params(case)[:1] == ("x",):
+            raise Illegal("pmap of a closed-over operand")
+        shape = payloads.local_shape(case.payload, case.shape, product(case.shape))
+        if any(dim.axes for dim in shape):
+            raise Illegal("a closed-over array has one shape")
+        return Type(shape, case.dtype), None, ()
+    mapped = tuple(key for depth, layer in enumerate(case.layers) for key in _mapped(layer, scopes[depth + 1]))
+    count = payloads.count_of(tuple(Dim(1, (key,)) for key in mapped), case.shape)
+    local = Type(payloads.local_shape(case.payload, case.shape, count), case.dtype, frozenset(mapped))
+    outside = Type(local.shape, case.dtype)
+    for depth in reversed(range(len(case.layers))):
+        outside = case.layers[depth].operand(outside, scopes[depth + 1])
+    return local, outside, mapped
+
+
+def _mapped(layer: Layer, inside: Scope) -> list[str]:
+    """Keys of the axes along which a binder splits the operand, in scope order."""
+    if isinstance(layer, ShardMap):
+        used = {symbol for dim in layer._in_spec() for symbol in dim}
+        return [axis.key for axis in layer.own_axes(inside) if axis.symbol in used]
+    if isinstance(layer, Binder) and getattr(layer, "entry") != "none":
+        return [inside.axes[-1].key]
+    return []
+
+
+def _arguments(case: Case, scopes: list[Scope], operand: Type | None) -> list[Type | None]:
+    """The type of each layer's own argument."""
+    arguments: list[Type | None] = []
+    x = operand
+    for depth, layer in enumerate(case.layers):
+        arguments.append(x)
+        x = layer.argument(x, scopes[depth + 1 if isinstance(layer, Binder) else depth])
+    return arguments
+
+
+def _check_divergence(case: Case, leaves: tuple[Leaf, ...], scopes: list[Scope]) -> None:
+    """Devices that take different branches must not wait for each other inside them."""
+    diverged: set[str] = set()
+    for depth, layer in enumerate(case.layers):
+        if not isinstance(layer, Control):
+            continue
+        if layer.count.kind == "reduced" and scopes[depth].find(layer.count.symbol).key in diverged:
+            raise Illegal("a collective inside control flow on which devices diverge")
+        if layer.count.kind == "index":
+            axis = scopes[depth].find(layer.count.symbol)
+            diverged |= {axis.key} if axis.on_devices else set()
+    for leaf in leaves:
+        if leaf.communicates and leaf.keys(scopes[-1]) & diverged:
+            raise Illegal("a collective inside control flow on which devices diverge")
+
+
+def _keyed(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
+    """A short unique name for each leaf's output."""
+    keyed: dict[str, Leaf] = {}
+    for leaf in leaves:
+        key, count = leaf.word, 1
+        while key in keyed:
+            count += 1
+            key = f"{leaf.word}_{count}"
+        keyed[key] = leaf
+    return keyed
+
+
+def _mark(layers: tuple[Layer, ...], depth: int) -> str:
+    """The key of a layer's own output: its word, numbered when the word is met again further in."""
+    same = sum(layer.word == layers[depth].word for layer in layers[depth:])
+    return layers[depth].word if same == 1 else f"{layers[depth].word}_{same}"

@@ -1,0 +1,61 @@
+"""The second oracle: a program evaluated by NumPy, with every bound axis as a leading dimension.
+
+It reads the case, not the rendered source, and must never import JAX (a test holds it to that).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from harness.layers.base import Lanes, Scope, Values
+from harness.layers.leaves import Leaf, Query
+from harness.program import Plan
+
+
+def evaluate(plan: Plan, operand: np.ndarray | None, sizes: Mapping[str, int]) -> Values:
+    """The program's outputs under one axis environment.
+
+    Args:
+      plan: the typed program.
+      operand: the program's argument, or the closed-over array, as the rendered module makes it; None for a constant.
+      sizes: the size of every axis, by key.
+
+    Returns:
+      the results by output key, with the shapes and dtypes that the laws promise.
+    """
+    with np.errstate(all="ignore"):  # wrap-around and NaN are payloads
+        argument = operand if plan.case.operand == "argument" else None
+        return _layer(plan, 0, argument, operand, Lanes(Scope(), sizes))
+
+
+def _layer(plan: Plan, depth: int, x: np.ndarray | None, operand: np.ndarray | None, lanes: Lanes) -> Values:
+    if depth == len(plan.case.layers):
+        return {key: _leaf(plan, leaf, x, operand, lanes) for key, leaf in plan.leaves.items()}
+
+    def inner(x: np.ndarray | None, lanes: Lanes) -> Values:
+        return _layer(plan, depth + 1, x, operand, lanes)
+
+    return plan.case.layers[depth].evaluate(inner, x, plan.case.n, lanes, plan.places[depth])
+
+
+def _leaf(plan: Plan, leaf: Leaf, x: np.ndarray | None, operand: np.ndarray | None, lanes: Lanes) -> np.ndarray:
+    if isinstance(leaf, Query):
+        return leaf.evaluate(np.zeros(lanes.shape), lanes)
+    if x is None and operand is not None:  # closed over: the same everywhere
+        x = operand
+        x = np.broadcast_to(x, lanes.shape + x.shape)
+    elif x is None:
+        x = np.full(lanes.shape, _constant(plan.case.operand))
+        if leaf.word == "psum" and x.dtype != bool:
+            x = x.astype(np.float32 if x.dtype.kind == "f" else np.int32)
+    return leaf.evaluate(x, lanes)
+
+
+def _constant(operand: str) -> int | float | bool:
+    if operand == "constant":
+        return 1
+    return float(operand) if "." in operand else operand == "True" or int(operand)
+
+
