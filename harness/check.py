@@ -1,0 +1,135 @@
+"""Checks the cases of one line in this process: plan, render, run, judge. The runner's side of the work."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from typing import Any
+
+import jax
+
+from harness import compat, judge
+from harness.case import Case, parse_line
+from harness.errors import Illegal
+from harness.layers.leaves import Leaf
+from harness.program import Plan, plan, unit_of
+from harness.render import Rendered, render
+from harness.reproduce import reproducer
+from harness.run import Loaded, observe
+from harness.verdicts import Finding, Kind, Verdict
+
+PRIORITY = (Kind.STALE, Kind.RAISED, Kind.WRONG_VALUE, Kind.WRONG_SHAPE, Kind.WRONG_DTYPE, Kind.NOT_RAISED)
+"""Kinds that explain others come first when one case breaks several laws."""
+
+
+def handle(request: dict[str, Any]) -> Any:
+    """Answers one request of the controller.
+
+    `{"line": LINE}` checks the cases of a line; `{"facts": true}` describes the environment.
+    """
+    if request.get("facts"):
+        from harness.environment import facts
+
+        return facts()
+    return check_line(request["line"])
+
+
+@functools.cache
+def spelling() -> compat.Spelling:
+    return compat.spelling(jax.__version__)
+
+
+def check_line(line: str) -> list[dict[str, Any]]:
+    """One result for each case of the line: case, verdict, kind, rule, rules, message, also, seconds."""
+    results = []
+    for _, group in itertools.groupby(parse_line(line), key=unit_of):
+        results += _check_program(list(group))
+    return results
+
+
+def _check_program(cases: list[Case]) -> list[dict[str, Any]]:
+    start = time.perf_counter()
+    try:
+        typed = plan(cases[0], tuple(case.leaf for case in cases[1:]))
+    except Illegal as reason:
+        return [_result(case, Verdict.NOT_APPLICABLE, message=f"illegal: {reason}") for case in cases]
+    missing = _missing_capability(typed)
+    if missing:
+        return [_result(case, Verdict.NOT_APPLICABLE, message=missing) for case in cases]
+    rendered = render(typed, spelling())
+    findings = _findings(rendered)
+    if len(cases) > 1 and findings.get(""):
+        return [result for case in cases for result in _check_program([case])]
+    seconds = (time.perf_counter() - start) / len(cases)
+    keys = dict(zip(typed.leaves, cases))
+    return [_judged(case, rendered, typed.leaves[key], key, findings, seconds) for key, case in keys.items()]
+
+
+def _missing_capability(typed: Plan) -> str:
+    """Why this backend cannot run the program, or ""."""
+    needed = max((_devices(typed, sizes) for sizes in typed.steps), default=1)
+    present = jax.device_count()
+    return f"needs {needed} devices, the backend has {present}" if needed > present else ""
+
+
+def _devices(typed: Plan, sizes: dict[str, int]) -> int:
+    count = 1
+    for axis in typed.axes:
+        count *= sizes[axis.key] if axis.on_devices else 1
+    return count
+
+
+_numbers = itertools.count()
+
+
+def _findings(rendered: Rendered) -> dict[str, list[Finding]]:
+    """Runs the module and judges it; whatever it raises outside its steps is a finding too."""
+    try:
+        loaded = Loaded(rendered.source, f"<case {next(_numbers)}>")
+    except Exception as error:  # noqa: BLE001
+        rule = rendered.plan.case.leaf.rule
+        return {"": [Finding(rule, Kind.RAISED, f"while being defined: {type(error).__name__}: {error}")]}
+    try:
+        expected = judge.expectations(rendered.plan, loaded.operand)
+        return judge.judge(rendered.plan, expected, list(observe(loaded, len(expected))))
+    finally:
+        loaded.close()
+
+
+def _judged(
+    case: Case, rendered: Rendered, leaf: Leaf, key: str, findings: dict[str, list[Finding]], seconds: float
+) -> dict[str, Any]:
+    """The result of one case: its own output's findings, those of the layers, and those of the whole program."""
+    shared = [name for name in findings if name not in rendered.plan.leaves]
+    own = [name for name in findings if name == key or name.endswith("." + key)]
+    found = [finding for name in dict.fromkeys([*own, *shared]) for finding in findings[name] if _concerns(name, key, rendered)]
+    rules = judge.checked_rules(rendered.plan, leaf)
+    if not found:
+        return _result(case, Verdict.PASS, rule=rules[0], rules=rules, seconds=seconds)
+    found.sort(key=lambda finding: PRIORITY.index(finding.kind) if finding.kind in PRIORITY else len(PRIORITY))
+    worst = found[0]
+    alone = render(plan(case), spelling())
+    return _result(
+        case,
+        Verdict.FAIL,
+        kind=worst.kind,
+        rule=worst.rule,
+        rules=rules,
+        message=worst.message,
+        also=[f"{finding.rule}: {finding.kind}" for finding in found[1:]],
+        seconds=seconds,
+        reproducer=reproducer(alone, worst),
+    )
+
+
+def _concerns(name: str, key: str, rendered: Rendered) -> bool:
+    """Whether an output's finding is about the case of this leaf (a derivative's outputs are named after leaves)."""
+    _, dot, leaf = name.partition(".")
+    return not dot or leaf == key or leaf not in rendered.plan.leaves
+
+
+def _result(case: Case, verdict: Verdict, **fields: Any) -> dict[str, Any]:
+    rule = case.leaf.rule
+    base = {"case": str(case), "rule": rule, "rules": [rule], "verdict": verdict, "kind": "", "message": "", "also": []}
+    return {**base, "seconds": 0.0, **fields}

@@ -1,0 +1,187 @@
+"""Runs cases in processes that may die or hang: the controller's side. Imports no JAX.
+
+One parent process imports JAX once and forks a runner whenever one is wanted, so that a fresh process costs a
+fraction of a second. A runner that does not answer in time is asked for the stacks of all its threads and killed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+ROOT = Path(__file__).resolve().parent.parent
+START_SECONDS = 180.0
+"""Importing JAX takes seconds; minutes on a machine that starts many processes at once."""
+STACK_SECONDS = 2.0
+LOG_TAIL = 6000
+
+
+class BackendError(Exception):
+    """The backend could not be started at all: no verdict can be given."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Death:
+    """How a runner ended while it had work.
+
+    Attributes:
+      hang: whether it was killed for not answering in time.
+      status: exit code, or minus the signal.
+      log: the end of what it wrote, with the stacks of its threads.
+    """
+
+    hang: bool
+    status: int | None
+    log: str
+
+
+class Parent:
+    """The process that has imported JAX and forks runners."""
+
+    def __init__(self, environment: Mapping[str, str]):
+        ours, theirs = socket.socketpair()
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "harness.worker", str(theirs.fileno())],
+            env={**os.environ, **environment, "PYTHONPATH": _python_path()},
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+            start_new_session=True,
+        )
+        theirs.close()
+        self.control = ours
+        self.messages = ours.makefile("r", encoding="utf-8")
+        self.ended: dict[int, int] = {}
+        self.jax_version = self._read("ready", START_SECONDS)
+
+    def _read(self, key: str, seconds: float) -> Any:
+        """The next message with that key; what runners' ends it meets on the way is remembered."""
+        self.control.settimeout(seconds)
+        while True:
+            try:
+                line = self.messages.readline()
+            except (TimeoutError, ConnectionError):
+                line = ""
+            if not line:
+                raise BackendError(f"the process that imports JAX ended or did not answer:\n{_tail(self.log)}")
+            message = json.loads(line)
+            if "ended" in message:
+                self.ended[message["ended"]] = message["status"]
+            if key in message and (key != "ended"):
+                return message[key]
+
+    def fork(self) -> Runner:
+        """A fresh process with JAX imported and no backend started."""
+        ours, theirs = socket.socketpair()
+        log = tempfile.TemporaryFile()
+        socket.send_fds(self.control, [b"fork"], [theirs.fileno(), log.fileno()])
+        theirs.close()
+        return Runner(self, int(self._read("pid", START_SECONDS)), ours, log)
+
+    def status(self, pid: int, seconds: float = 5.0) -> int | None:
+        """The exit status of a runner that has ended."""
+        self.control.settimeout(seconds)
+        try:
+            while pid not in self.ended:
+                line = self.messages.readline()
+                if not line:
+                    return None
+                message = json.loads(line)
+                if "ended" in message:
+                    self.ended[message["ended"]] = message["status"]
+        except (TimeoutError, ConnectionError):
+            return None
+        return self.ended.pop(pid)
+
+    def close(self) -> None:
+        _kill(self.process.pid)
+        self.process.wait()
+        self.messages.close()
+        self.control.close()
+        self.log.close()
+
+
+class Runner:
+    """A forked process that checks cases one line at a time."""
+
+    def __init__(self, parent: Parent, pid: int, channel: socket.socket, log: IO[bytes]):
+        self.parent, self.pid, self.channel, self.log = parent, pid, channel, log
+        self.answers = channel.makefile("r", encoding="utf-8")
+        self.history: list[str] = []
+
+    def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any] | Death:
+        """The answer to a request, or how the runner died of it (it is gone then)."""
+        if "line" in request:
+            self.history.append(request["line"])
+        self.channel.settimeout(seconds)
+        try:
+            self.channel.sendall(json.dumps(request).encode() + b"\n")
+            line = self.answers.readline()
+        except TimeoutError:
+            return self._die(hang=True)
+        except ConnectionError:
+            line = ""
+        return json.loads(line) if line else self._die(hang=False)
+
+    def _die(self, hang: bool) -> Death:
+        if hang:
+            self._dump_stacks()
+        self._end()
+        death = Death(hang, self.parent.status(self.pid), _tail(self.log))
+        self.close()
+        return death
+
+    def _dump_stacks(self) -> None:
+        """Has faulthandler write the stacks of all threads into the log, which it can do even inside XLA."""
+        before = _size(self.log)
+        try:
+            os.kill(self.pid, signal.SIGUSR1)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + STACK_SECONDS
+        while time.monotonic() < deadline and _size(self.log) == before:
+            time.sleep(0.05)
+        time.sleep(0.1)
+
+    def _end(self) -> None:
+        _kill(self.pid)
+
+    def close(self) -> None:
+        self._end()
+        for thing in (self.answers, self.channel, self.log):
+            thing.close()
+
+
+def _kill(pid: int) -> None:
+    """Ends a process and its group; SIGKILL, since JAX may swallow anything milder."""
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+def _size(file: IO[bytes]) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def _tail(file: IO[bytes]) -> str:
+    size = _size(file)
+    return os.pread(file.fileno(), LOG_TAIL, max(0, size - LOG_TAIL)).decode(errors="replace").strip()
+
+
+def _python_path() -> str:
+    known = os.environ.get("PYTHONPATH")
+    return f"{ROOT}{os.pathsep}{known}" if known else str(ROOT)

@@ -1,0 +1,90 @@
+"""The parameters of a case as reports, selections, expectations and diagnosis speak of them.
+
+All of them derive from the case, so that a new layer or setting shows up everywhere by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from harness.case import SETTINGS, Case
+from harness.errors import UsageError
+from harness.layers.binders import Binder, ShardMap
+from harness.layers.control import Control
+
+Parameters = dict[str, tuple[str, ...]]
+"""Values by key; a case has several where a layer of a kind stands more than once, and ("none",) where none does."""
+
+FAMILIES = ("binder", "staging", "control", "derivative")
+
+
+def parameters(case: Case) -> Parameters:
+    """`{"binder": ("vmap",), "leaf": ("psum",), "sizes": ("2", "3"), "option": ("scan.reverse",) ...}`."""
+    found: Parameters = {}
+    for family in FAMILIES:
+        words = tuple(layer.word for layer in case.layers if layer.family == family)
+        found[family] = words or ("none",)
+    found["leaf"] = (case.leaf.word,)
+    bindings = [binding for layer in case.layers if isinstance(layer, Binder) for binding in layer.bindings]
+    found["size"] = _unique(str(size) for _, sizes in bindings for size in sizes)
+    found["axes"] = (str(len(bindings)),)
+    found["names_in_leaf"] = (str(len(case.leaf.names)),)
+    found["environments"] = (str(len(set(zip(*(sizes for _, sizes in bindings)))) if bindings else 1),)
+    found["count"] = _unique(layer.count.kind for layer in case.layers if isinstance(layer, Control))
+    checks = _unique(layer.check for layer in case.layers if isinstance(layer, ShardMap))
+    found["check"] = checks
+    found["mode"] = ("staged" if any(layer.caches for layer in case.layers) else "eager",)
+    found["operand"] = (case.operand,)
+    for setting in SETTINGS:
+        found[setting.key] = (setting.write(getattr(case, setting.key)),)
+    found["option"] = _unique(_options(case))
+    found["program"] = (" > ".join(layer.word for layer in case.layers),)
+    return found
+
+
+def _unique(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values)) or ("none",)
+
+
+def _options(case: Case) -> Iterable[str]:
+    """Parameters of layers and leaf that are not at their default, such as `all_gather.tiled` or `vmap.in=1`."""
+    for definition in (*case.layers, case.leaf):
+        for param in definition.params:
+            value = getattr(definition, param.name)
+            default = definition.__dataclass_fields__[param.name].default
+            if param.kind == "flag" and value:
+                yield f"{definition.word}.{param.keyword}"
+            elif param.kind == "keyword" and value != default:
+                yield f"{definition.word}.{param.keyword}={param.write(value)}"
+
+
+def suite_of(case: Case) -> str:
+    """The suite a case belongs to: what it is about, from the most particular on."""
+    if case.schedule != "sizes":
+        return case.schedule if case.schedule in ("unbound", "duplicate") else "caches"
+    for family in ("control", "derivative", "staging", "binder"):
+        words = [layer.word for layer in case.layers if layer.family == family]
+        if words:
+            return words[-1]
+    return "leaf"
+
+
+def select(case: Case, where: Mapping[str, Iterable[str]]) -> bool:
+    """Whether a case has, for every key, one of the values."""
+    own = parameters(case)
+    return all(set(values) & set(own[key]) for key, values in where.items())
+
+
+def parse_where(texts: Iterable[str], known: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:
+    """Reads `KEY=VALUE[,VALUE]` options; an unknown key or value is an error that lists the known ones."""
+    where: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not equals or key not in known:
+            raise UsageError(f"--where {text}: expected KEY=VALUE with a key among {', '.join(sorted(known))}")
+        chosen = tuple(values.split(","))
+        for value in chosen:
+            if value not in known[key]:
+                raise UsageError(f"--where {text}: {key} has no value {value!r}; known: {', '.join(sorted(known[key]))}")
+        where[key] = where.get(key, ()) + chosen
+    return where
