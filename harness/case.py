@@ -62,7 +62,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("dtype", "float32", _one_of(NAMES), "|".join(NAMES)),
     Setting("shape", (Dim(3),), read_shape, "'scalar' or dimensions such as 3x2i", write_shape),
     Setting("payload", "basis", _one_of(PAYLOADS), "|".join(PAYLOADS)),
-    Setting("n", 2, lambda text: int(text) if text.isdigit() else None, "a number"),
+    Setting("n", 2, lambda text: int(text) if text.isdecimal() else None, "a number"),
     Setting("names", "str", _one_of(NAME_KINDS), "|".join(NAME_KINDS)),
     Setting("schedule", "sizes", _one_of(SCHEDULES), "|".join(SCHEDULES)),
 )
@@ -160,6 +160,8 @@ def _settings(line: str, tail: str, start: int) -> dict[str, Any]:
     for match in re.finditer(r"\S+", tail):
         key, equals, value = match.group().partition("=")
         column = start + match.start() + 1
+        if key in fields:
+            raise CaseError(line, column, match.group(), "each key once")
         if key not in known or not equals:
             raise CaseError(line, column, match.group(), "KEY=VALUE with a key among " + ", ".join(known))
         read = known[key].read(value)
@@ -170,6 +172,11 @@ def _settings(line: str, tail: str, start: int) -> dict[str, Any]:
 
 
 def _definition(line: str, text: str, column: int, table: dict[str, Any], what: str) -> Any:
+    match = TERM.match(text)
+    if match and match.end() < len(text) and match.group(1) in {**LAYERS, **LEAVES}:
+        rest = text[match.end() :].rstrip()
+        expected = "one pair of parentheses" if rest[0] in "()" else "'>', '&', ' of OPERAND', '|' or the end"
+        raise CaseError(line, column + match.end() + 1, rest, expected)
     match = TERM.fullmatch(text)
     word = match.group(1) if match else text.strip()
     column += len(text) - len(text.lstrip()) + 1
@@ -226,17 +233,18 @@ def _match(kind: type[Definition], item: str, waiting: list[Param]) -> tuple[Par
 def _bindings(line: str, items: list[tuple[str, int]], param: Param) -> tuple[Any, list[tuple[str, int]]]:
     """Reads `i:2,3,2, j:4,4,4` from the front of the items."""
     found: list[tuple[str, list[int]]] = []
+    start = items
     while items:
         text, at = items[0]
         item, at = text.strip(), at + len(text) - len(text.lstrip()) + 1
         symbol, colon, first = item.partition(":")
         size = first if colon else item
         starts = bool(colon) and len(symbol) == 1 and (symbol.islower() or symbol == "_")
-        if not (starts or (found and not colon and item.isdigit())):
-            if found and not colon and not item.isdigit():
+        if not (starts or (found and not colon and item.isdecimal())):
+            if found and not colon and not item.isdecimal():
                 break
             raise CaseError(line, at, item, param.expects)
-        if not size.isdigit() or int(size) < 1:
+        if not size.isdecimal() or int(size) < 1:
             raise CaseError(line, at, item, "a size of 1 or more")
         if starts:
             found.append((symbol, []))
@@ -244,5 +252,8 @@ def _bindings(line: str, items: list[tuple[str, int]], param: Param) -> tuple[An
         items = items[1:]
     lengths = {len(sizes) for _, sizes in found}
     if len(lengths) > 1 or len({symbol for symbol, _ in found}) != len(found):
-        raise CaseError(line, 1, str(found), "distinct axes with the same number of sizes each")
+        text, at = start[0]
+        written = ", ".join(item.strip() for item, _ in start[: len(start) - len(items)])
+        at += len(text) - len(text.lstrip()) + 1
+        raise CaseError(line, at, written, "distinct axes with the same number of sizes each")
     return tuple((symbol, tuple(sizes)) for symbol, sizes in found), items

@@ -85,12 +85,11 @@ _numbers = itertools.count()
 
 def _findings(rendered: Rendered) -> dict[str, list[Finding]]:
     """Runs the module and judges it; whatever it raises outside its steps is a finding too."""
+    loaded = Loaded(rendered.source, f"<case {next(_numbers)}>")
     try:
-        loaded = Loaded(rendered.source, f"<case {next(_numbers)}>")
-    except Exception as error:  # noqa: BLE001
-        rule = rendered.plan.case.leaf.rule
-        return {"": [Finding(rule, Kind.RAISED, f"while being defined: {type(error).__name__}: {error}")]}
-    try:
+        error = loaded.execute()
+        if error:
+            return {"": [Finding(rendered.plan.case.leaf.rule, Kind.RAISED, f"while being defined: {error}")]}
         expected = judge.expectations(rendered.plan, loaded.operand)
         return judge.judge(rendered.plan, expected, list(observe(loaded, len(expected))))
     finally:

@@ -51,3 +51,17 @@ def spelling(jax_version: str) -> Spelling:
     else:
         varying = ""
     return Spelling(shard_map, unchecked, axis_size, varying, imports)
+
+
+PYTHONS: tuple[tuple[Version, Version, Version], ...] = (
+    ((0, 11, 1), (3, 12), (3, 14)),
+    ((0, 7, 2), (3, 11), (3, 14)),
+    ((0, 4, 34), (3, 10), (3, 13)),
+    ((0, 0), (3, 9), (3, 12)),
+)
+"""From which release on which Pythons (first, last) have wheels; newest release first."""
+
+
+def python_range(jax_version: str) -> tuple[Version, Version]:
+    """The first and the last Python that a JAX release supports."""
+    return next((low, high) for since, low, high in PYTHONS if version(jax_version) >= since)

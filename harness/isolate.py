@@ -30,6 +30,10 @@ class BackendError(Exception):
     """The backend could not be started at all: no verdict can be given."""
 
 
+class HarnessDefect(Exception):
+    """The harness itself went wrong in a runner: the case stays without a verdict, and the run is no success."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Death:
     """How a runner ended while it had work.
@@ -133,7 +137,12 @@ class Runner:
             return self._die(hang=True)
         except ConnectionError:
             line = ""
-        return json.loads(line) if line else self._die(hang=False)
+        if not line:
+            return self._die(hang=False)
+        answer = json.loads(line)
+        if "defect" in answer:
+            raise HarnessDefect(f"{request}: {answer['defect']}")
+        return answer
 
     def _die(self, hang: bool) -> Death:
         if hang:

@@ -13,7 +13,7 @@ from harness.layers.base import Values
 from harness.layers.binders import Pmap, ShardMap
 from harness.layers.leaves import Leaf
 from harness.program import Plan
-from harness.run import Observation, Output
+from harness.observed import Observation, Output
 from harness.schedules import SCHEDULES, Step
 from harness.verdicts import Finding, Kind
 
@@ -31,7 +31,7 @@ def expectations(plan: Plan, operand: Callable[[dict[str, int]], np.ndarray | No
     known: dict[tuple, Values] = {}
     result = []
     for step in SCHEDULES[plan.case.schedule].steps(plan):
-        key = (step.environment, step.factor, step.variant)
+        key = (step.environment, step.factor, step.variant, step.copies)
         if key not in known and step.outcome == "value":
             known[key] = _reference(plan, operand(step.sizes), step)
         result.append(Expected(step, known.get(key, {})))
@@ -39,7 +39,16 @@ def expectations(plan: Plan, operand: Callable[[dict[str, int]], np.ndarray | No
 
 
 def _reference(plan: Plan, operand: np.ndarray | None, step: Step) -> Values:
-    return reference.evaluate(plan, operand, step.sizes)
+    variant = plan.swapped if step.variant == "swapped" and plan.swapped is not None else plan
+    argument, constant = operand, step.factor
+    if operand is not None and step.factor != 1:
+        argument, constant = (operand * operand.dtype.type(step.factor)).astype(operand.dtype), 1
+    values = reference.evaluate(variant, argument, step.sizes, constant)
+    if step.flag is not None:
+        values["flag"] = np.asarray(step.flag, np.int32)
+    if step.copies:
+        values = {key: np.broadcast_to(value, (step.copies, *value.shape)) for key, value in values.items()}
+    return values
 
 
 def judge(plan: Plan, expected: list[Expected], seen: list[Observation]) -> dict[str, list[Finding]]:
@@ -52,44 +61,63 @@ def judge(plan: Plan, expected: list[Expected], seen: list[Observation]) -> dict
     """
     findings: dict[str, list[Finding]] = {}
     for number, (want, got) in enumerate(zip(expected, seen)):
-        for key, finding in _judge_step(plan, expected, number, want, got):
+        for key, finding in _judge_step(plan, expected, number, want, got, findings):
             findings.setdefault(key, []).append(finding)
     for finding in _judge_traces(plan, expected, seen):
         findings.setdefault("", []).append(finding)
     return findings
 
 
-def _judge_step(plan: Plan, expected: list[Expected], number: int, want: Expected, got: Observation):
+def _judge_step(
+    plan: Plan, expected: list[Expected], number: int, want: Expected, got: Observation, earlier: Mapping[str, list[Finding]]
+):
     if want.step.outcome == "error":
         if not got.error:
-            yield "", Finding(want.step.rule, Kind.NOT_RAISED, f"{want.step.about}: gave {got.outputs}", number)
+            given = {key: _short(output.value) for key, output in got.outputs.items()}
+            yield "", Finding(want.step.rule, Kind.NOT_RAISED, f"{want.step.about}: gave {given}, should raise", number)
         return
     if got.error:
         message = f"{want.step.about}: {got.error}\n{got.where}".rstrip()
         yield "", Finding(rule_of(plan, ""), Kind.RAISED, message, number)
         return
+    if want.step.outcome == "facts":
+        kept = [name for name, output in got.outputs.items() if not output.value]
+        if kept:
+            yield "", Finding(want.step.rule, Kind.NOT_RELEASED, f"{want.step.about}: not true that {', '.join(kept)}", number)
+        return
     for key, value in want.values.items():
         if key not in got.outputs:
             yield key, Finding("result.type", Kind.WRONG_SHAPE, f"{want.step.about}: no output {key}", number)
             continue
-        finding = _judge_output(plan, expected, number, want, key, value, got.outputs[key])
+        if key == "flag":  # every position of every axis saw the same setting
+            value = np.broadcast_to(value, got.outputs[key].shape)
+        wrong = {finding.step for finding in earlier.get(key, ())}
+        finding = _judge_output(plan, expected, number, want, key, value, got.outputs[key], wrong)
         if finding:
             yield key, finding
 
 
 def _judge_output(
-    plan: Plan, expected: list[Expected], number: int, want: Expected, key: str, value: np.ndarray, got: Output
+    plan: Plan,
+    expected: list[Expected],
+    number: int,
+    want: Expected,
+    key: str,
+    value: np.ndarray,
+    got: Output,
+    wrong: set[int],
 ) -> Finding | None:
     about = f"{want.step.about}: {key}"
     if got.shape != value.shape or (got.value is not None and not same(value, got.value, strict=_moves(plan, key))):
         source = _stale_from(expected, number, key, got)
         if source is not None:
             message = f"{about} is {_short(got.value)}, the answer of step {source} ({expected[source].step.about}), not {_short(value)}"
-            return Finding(want.step.rule or "cache.fresh", Kind.STALE, message, number)
+            rule = want.step.rule or ("cache.config" if key == "flag" else "cache.fresh")
+            return Finding(rule, Kind.STALE, message, number)
     if got.shape != value.shape:
         message = f"{about} has shape {got.shape}, should be {value.shape}"
         return Finding("result.type", Kind.WRONG_SHAPE, message, number)
-    if got.dtype != value.dtype.name:
+    if got.dtype != value.dtype.name and not (want.step.wide and got.dtype == value.dtype.name.replace("32", "64")):
         message = f"{about} has dtype {got.dtype}, should be {value.dtype.name}"
         return Finding("result.type", Kind.WRONG_DTYPE, message, number)
     if got.value is None:
@@ -97,10 +125,10 @@ def _judge_output(
     if not same(value, got.value, strict=_moves(plan, key)):
         message = f"{about}: {describe(plan, key, want.step.sizes, value, got.value)}"
         again = any(e.step.environment == want.step.environment for e in expected[:number])
-        if again and want.step.outcome == "value":
+        if again and not wrong and not want.step.cold:
             return Finding("repeat.bitwise", Kind.NOT_DETERMINISTIC, f"{message} (right at an earlier visit)", number)
         return Finding(rule_of(plan, key), Kind.WRONG_VALUE, message, number)
-    return _judge_placement(plan, want.step.sizes, about, number, value, got)
+    return _judge_placement(plan, want.step, about, number, value, got)
 
 
 def rule_of(plan: Plan, key: str) -> str:
@@ -126,8 +154,9 @@ def same(want: np.ndarray, got: np.ndarray, strict: bool) -> bool:
     if want.dtype.kind in "fcV":
         wide = np.complex128 if want.dtype.kind == "c" else np.float64
         a, b = want.astype(wide), got.astype(wide)
-        equal = np.array_equal(a, b, equal_nan=True)
-        return equal and (not strict or np.array_equal(np.signbit(a.real), np.signbit(b.real)) or bool(np.isnan(a).any()))
+        number = ~np.isnan(a)  # the sign of a NaN means nothing
+        signs = (np.signbit(part(a)[number]) == np.signbit(part(b)[number]) for part in (np.real, np.imag))
+        return np.array_equal(a, b, equal_nan=True) and (not strict or all(map(np.all, signs)))
     return np.array_equal(want, got)
 
 
@@ -138,6 +167,8 @@ def _stale_from(expected: list[Expected], number: int, key: str, got: Output) ->
         if want.step.environment == here or key not in want.values:
             continue
         value = want.values[key]
+        if key == "flag":
+            value = np.broadcast_to(value, got.shape)
         if got.value is None:
             if got.shape == value.shape:
                 return other
@@ -153,13 +184,14 @@ def _short(value: np.ndarray | None) -> str:
 
 
 def _judge_placement(
-    plan: Plan, sizes: Mapping[str, int], about: str, number: int, value: np.ndarray, got: Output
+    plan: Plan, step: Step, about: str, number: int, value: np.ndarray, got: Output
 ) -> Finding | None:
     for shard in got.shards:
         if not same(value[shard.index], shard.data, strict=False):
             message = f"{about}: device {shard.device} holds {_short(shard.data)} for index {shard.index}, should hold {_short(value[shard.index])}"
             return Finding("result.placement", Kind.WRONG_PLACEMENT, message, number)
-    wanted = placement(plan, sizes, value.shape)
+    variant = plan.swapped if step.variant == "swapped" and plan.swapped is not None else plan
+    wanted = placement(variant, step.sizes, value.shape, step.order)
     if wanted is None or not got.shards:
         return None
     held = {shard.device: _bounds(shard.index, value.shape) for shard in got.shards}
@@ -174,7 +206,7 @@ def _bounds(index: tuple, shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]
     return tuple(s.indices(n)[:2] for s, n in zip(index, shape))
 
 
-def placement(plan: Plan, sizes: Mapping[str, int], shape: tuple[int, ...]) -> dict[int, tuple] | None:
+def placement(plan: Plan, sizes: Mapping[str, int], shape: tuple[int, ...], order: str = "") -> dict[int, tuple] | None:
     """Which part of an output each device must hold, where the outermost binder puts positions on devices.
 
     The source is the documentation of PartitionSpec (dimensions split over mesh axes, major to minor) and of pmap.
@@ -187,7 +219,7 @@ def placement(plan: Plan, sizes: Mapping[str, int], shape: tuple[int, ...]) -> d
         return None
     axes = plan.inside.axes[: len(layer.bindings)]
     mesh = tuple(sizes[axis.key] for axis in axes)
-    devices = np.asarray(ordered(layer.devices, int(np.prod(mesh)))).reshape(mesh)
+    devices = np.asarray(ordered(order or layer.devices, int(np.prod(mesh)))).reshape(mesh)
     if isinstance(layer, ShardMap):
         names = [axis.symbol for axis in axes]
         spec = [tuple(names.index(name) for name in dim) for dim in layer.out_spec()]
@@ -215,15 +247,15 @@ def _judge_traces(plan: Plan, expected: list[Expected], seen: list[Observation])
     for number, (want, got) in enumerate(zip(expected, seen)):
         if want.step.outcome != "value" or got.error:
             continue
-        again = want.step.environment in met and not want.step.fresh
+        again = want.step.environment in met and not want.step.cold
         if again and got.traces and keeps_traces(plan):
             message = f"{want.step.about}: traced {got.traces} times on return, should be 0"
             findings.append(Finding("cache.retrace", Kind.RETRACE, message, number))
-        elif again and got.compiles and keeps_executables(plan):
+        elif again and not want.step.compiles and got.compiles and keeps_executables(plan):
             message = f"{want.step.about}: compiled {got.compiles} times on return, should be 0"
             findings.append(Finding("cache.recompile", Kind.RECOMPILE, message, number))
         if not again:
-            first.setdefault((want.step.fresh,), got.traces)
+            first.setdefault((want.step.cold,), got.traces)
         met.add(want.step.environment)
     return findings[:1]
 
@@ -234,8 +266,22 @@ def keeps_traces(plan: Plan) -> bool:
 
 
 def keeps_executables(plan: Plan) -> bool:
-    """Whether nothing in the program asks for compilation anew at each call."""
-    return all(layer.word not in ("compiled",) for layer in plan.case.layers)
+    """Whether nothing in the program is compiled anew at each call by design.
+
+    `lower().compile()` is; so are the single operations of a shard_map that runs eagerly (JAX wraps each in a jit of
+    its own), which the rule `cache.eager` speaks of.
+    """
+    return not any(layer.word == "compiled" for layer in plan.case.layers) and not eager_shard_map(plan)
+
+
+def eager_shard_map(plan: Plan) -> bool:
+    """Whether a shard_map stands outside of every jit."""
+    for layer in plan.case.layers:
+        if layer.word == "shard_map":
+            return True
+        if layer.word in ("jit", "compiled"):
+            return False
+    return False
 
 
 def checked_rules(plan: Plan, leaf: Leaf) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from harness.case import SETTINGS, Case
+from harness.case import SETTINGS, Case, parse
 from harness.errors import UsageError
 from harness.layers.binders import Binder, ShardMap
 from harness.layers.control import Control
@@ -61,7 +61,7 @@ def _options(case: Case) -> Iterable[str]:
 def suite_of(case: Case) -> str:
     """The suite a case belongs to: what it is about, from the most particular on."""
     if case.schedule != "sizes":
-        return case.schedule if case.schedule in ("unbound", "duplicate") else "caches"
+        return case.schedule if case.schedule in ("unbound", "raises") else "caches"
     for family in ("control", "derivative", "staging", "binder"):
         words = [layer.word for layer in case.layers if layer.family == family]
         if words:
@@ -88,3 +88,7 @@ def parse_where(texts: Iterable[str], known: Mapping[str, set[str]]) -> dict[str
                 raise UsageError(f"--where {text}: {key} has no value {value!r}; known: {', '.join(sorted(known[key]))}")
         where[key] = where.get(key, ()) + chosen
     return where
+
+
+KEYS = frozenset(parameters(parse("vmap(i:2) > psum(i)")))
+"""Every parameter key."""

@@ -15,7 +15,7 @@ from harness.dtypes import is_complex
 from harness.errors import Illegal
 from harness.layers.base import Axis, Layer, Place, Scope, Type, Types
 from harness.layers.binders import Binder, Pmap, ShardMap
-from harness.layers.control import Control
+from harness.layers.control import Control, Loop
 from harness.layers.leaves import Leaf, Pmean, Query
 from harness.names import NAME_KINDS
 from harness.schedules import SCHEDULES
@@ -34,6 +34,7 @@ class Plan:
       local: type of x as the leaves see it (of the closed-over array for operand "closure"), or None for a constant.
       mapped: keys of the axes along which the operand's values are numbered, outermost first.
       params: names of the program's arguments, of "x" and "n".
+      swapped: the same program with the names of its two axes exchanged, where it has exactly two named ones.
       unit: what the payload's values are multiplied by (so that means are whole).
     """
 
@@ -46,6 +47,13 @@ class Plan:
     mapped: tuple[str, ...]
     params: tuple[str, ...]
     unit: Dim
+    swapped: Plan | None = None
+
+    @property
+    def inner_binder(self) -> int | None:
+        """The depth of the innermost binder."""
+        depths = [depth for depth, layer in enumerate(self.case.layers) if isinstance(layer, Binder)]
+        return depths[-1] if depths else None
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -82,11 +90,15 @@ def plan(case: Case, others: tuple[Leaf, ...] = ()) -> Plan:
     """
     scopes = _scopes(case)
     inside = scopes[-1]
-    _check_names(case, inside)
+    _check_names(case, (case.leaf, *others), inside)
     local, operand, mapped = _operand(case, scopes)
     params = _params(case)
     arguments = _arguments(case, scopes, operand)
     _check_divergence(case, (case.leaf, *others), scopes)
+    _check_derivatives(case, (case.leaf, *others), params)
+    for leaf in (case.leaf, *others):
+        if bool(leaf.error(inside)) != (case.schedule == "raises"):
+            raise Illegal(leaf.error(inside) or "nothing here must raise")
     leaves = _keyed((case.leaf, *others))
     unit = product(tuple(Dim(1, (inside.find(name).key,)) for name in unit_of(case)))
     draft = Plan(case, leaves, (), inside, operand, local, mapped, params, unit)
@@ -97,7 +109,33 @@ def plan(case: Case, others: tuple[Leaf, ...] = ()) -> Plan:
         inner = outputs
         outputs = layer.outputs(inner, arguments[depth], scopes[depth + 1 if isinstance(layer, Binder) else depth], mark)
         places.insert(0, Place(scopes[depth], scopes[depth + 1], arguments[depth], inner, outputs, mark))
-    return dataclasses.replace(draft, places=tuple(places))
+    _check_zeros(case, places, inside)
+    typed = dataclasses.replace(draft, places=tuple(places))
+    if SCHEDULES[case.schedule].rebinds:
+        swapped = _swap(case)
+        typed = dataclasses.replace(typed, swapped=_plan_of(swapped, others) if swapped else None)
+    SCHEDULES[case.schedule].check(typed)
+    return typed
+
+
+def _plan_of(case: Case, others: tuple[Leaf, ...]) -> Plan:
+    """The plan of a variant: the schedule plays no part in it."""
+    return plan(dataclasses.replace(case, schedule="sizes"), others)
+
+
+def _swap(case: Case) -> Case | None:
+    """The case with the names of its two axes exchanged where they are bound; what is inside stays."""
+    bound = [symbol for layer in case.layers if isinstance(layer, Binder) for symbol, _ in layer.bindings]
+    if len(bound) != 2 or "_" in bound or bound[0] == bound[1]:
+        return None
+    other = dict(zip(bound, reversed(bound)))
+    layers = [
+        dataclasses.replace(layer, bindings=tuple((other[symbol], sizes) for symbol, sizes in layer.bindings))
+        if isinstance(layer, Binder)
+        else layer
+        for layer in case.layers
+    ]
+    return dataclasses.replace(case, layers=tuple(layers))
 
 
 def leaf_types(plan_: Plan) -> Types:
@@ -113,7 +151,7 @@ def _leaf_type(plan_: Plan, leaf: Leaf, local: Type) -> Type:
             raise Illegal(f"{leaf.word} of a Python constant")
         dtype = "float32" if "." in case.operand or leaf.word == "pmean" else "int32"
         return dataclasses.replace(leaf.output(Type((), dtype), plan_.inside), vary=frozenset())
-    return leaf.output(local, plan_.inside)
+    return local if plan_.case.schedule == "raises" else leaf.output(local, plan_.inside)
 
 
 def _scopes(case: Case) -> list[Scope]:
@@ -130,21 +168,25 @@ def _scopes(case: Case) -> list[Scope]:
     return scopes
 
 
-def _check_names(case: Case, inside: Scope) -> None:
+def _check_names(case: Case, leaves: tuple[Leaf, ...], inside: Scope) -> None:
     kind = NAME_KINDS[case.names]
     for layer in case.layers:
         if isinstance(layer, (ShardMap, Pmap)) and not kind.mesh:
             raise Illegal(f"a mesh has no {case.names} names")
-    if case.names == "int" and case.leaf.positional_names:
-        raise Illegal(f"{case.leaf.word} reads integers as positions, not names")
-    if case.names in ("int", "tuple") and len(case.leaf.names) > 1:
-        raise Illegal("several names at once are strings here")
-    for name in case.leaf.names:
-        inside.find(name)
+    for leaf in leaves:
+        if case.names == "int" and leaf.positional_names:
+            raise Illegal(f"{leaf.word} reads integers as positions, not names")
+        if case.names in ("int", "tuple") and len(leaf.names) > 1:
+            raise Illegal("several names at once are strings here")
+    unbound = {key for dim in case.shape for key in dim.axes} - {axis.key for axis in inside.axes}
+    if unbound:
+        raise Illegal(f"the shape depends on {', '.join(sorted(unbound))}, which is not bound")
 
 
 def _params(case: Case) -> tuple[str, ...]:
     needs_n = any(isinstance(layer, Control) and layer.count.kind == "arg" for layer in case.layers)
+    if case.n != Case.n and not needs_n:
+        raise Illegal("nothing here reads n")
     needs_x = case.operand == "argument" or any(isinstance(layer, Pmap) for layer in case.layers)
     return ("x",) * needs_x + ("n",) * needs_n
 
@@ -153,6 +195,8 @@ def _operand(case: Case, scopes: list[Scope]) -> tuple[Type | None, Type | None,
     """(local type, outside type, mapped keys) of the operand."""
     payloads.check_dtype(case.payload, case.dtype)
     if case.operand not in ("argument", "closure"):
+        if (case.dtype, case.shape, case.payload) != (Case.dtype, Case.shape, Case.payload):
+            raise Illegal("a number has no dtype, shape or payload to choose")
         if _params(case)[:1] == ("x",):
             raise Illegal("pmap of a constant")
         return None, None, ()
@@ -204,8 +248,29 @@ def _check_divergence(case: Case, leaves: tuple[Leaf, ...], scopes: list[Scope])
             axis = scopes[depth].find(layer.count.symbol)
             diverged |= {axis.key} if axis.on_devices else set()
     for leaf in leaves:
-        if leaf.communicates and leaf.keys(scopes[-1]) & diverged:
+        if case.schedule != "raises" and leaf.communicates and leaf.keys(scopes[-1]) & diverged:
             raise Illegal("a collective inside control flow on which devices diverge")
+
+
+def _check_zeros(case: Case, places: list[Place], inside: Scope) -> None:
+    """A loop starts its sums from zeros, whose shape it can only spell with the sizes of axes it can name."""
+    for layer, place in zip(case.layers, places):
+        keys = {key for type_ in place.inner.values() for dim in type_.shape for key in dim.axes}
+        for axis in inside.axes if isinstance(layer, Loop) else ():
+            named = axis in place.scope.axes and axis.symbol and place.scope.find(axis.symbol) is axis
+            if axis.key in keys and len(set(axis.sizes)) > 1 and not named:
+                raise Illegal(f"{layer.word} cannot name axis {axis.key}, on whose changing size its sums depend")
+
+
+def _check_derivatives(case: Case, leaves: tuple[Leaf, ...], params: tuple[str, ...]) -> None:
+    """The reference of a derivative holds for affine functions of a finite argument of moderate size."""
+    if all(layer.family != "derivative" for layer in case.layers):
+        return
+    payload = payloads.PAYLOADS[case.payload]
+    if payload.extra is not None or not payload.finite or params != ("x",):
+        raise Illegal("a derivative is taken by x alone, with a finite payload without a dimension of its own")
+    if not all(leaf.linear for leaf in leaves):
+        raise Illegal("a derivative needs leaves that are affine in their operand")
 
 
 def _keyed(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:

@@ -14,23 +14,24 @@ from harness.layers.leaves import Leaf, Query
 from harness.program import Plan
 
 
-def evaluate(plan: Plan, operand: np.ndarray | None, sizes: Mapping[str, int]) -> Values:
+def evaluate(plan: Plan, operand: np.ndarray | None, sizes: Mapping[str, int], factor: int = 1) -> Values:
     """The program's outputs under one axis environment.
 
     Args:
       plan: the typed program.
       operand: the program's argument, or the closed-over array, as the rendered module makes it; None for a constant.
       sizes: the size of every axis, by key.
+      factor: what a constant operand is multiplied by.
 
     Returns:
       the results by output key, with the shapes and dtypes that the laws promise.
     """
     with np.errstate(all="ignore"):  # wrap-around and NaN are payloads
         argument = operand if plan.case.operand == "argument" else None
-        return _layer(plan, 0, argument, operand, Lanes(Scope(), sizes))
+        return _layer(plan, 0, argument, operand if operand is not None else factor, Lanes(Scope(), sizes))
 
 
-def _layer(plan: Plan, depth: int, x: np.ndarray | None, operand: np.ndarray | None, lanes: Lanes) -> Values:
+def _layer(plan: Plan, depth: int, x: np.ndarray | None, operand: np.ndarray | int, lanes: Lanes) -> Values:
     if depth == len(plan.case.layers):
         return {key: _leaf(plan, leaf, x, operand, lanes) for key, leaf in plan.leaves.items()}
 
@@ -40,14 +41,14 @@ def _layer(plan: Plan, depth: int, x: np.ndarray | None, operand: np.ndarray | N
     return plan.case.layers[depth].evaluate(inner, x, plan.case.n, lanes, plan.places[depth])
 
 
-def _leaf(plan: Plan, leaf: Leaf, x: np.ndarray | None, operand: np.ndarray | None, lanes: Lanes) -> np.ndarray:
+def _leaf(plan: Plan, leaf: Leaf, x: np.ndarray | None, operand: np.ndarray | int, lanes: Lanes) -> np.ndarray:
     if isinstance(leaf, Query):
         return leaf.evaluate(np.zeros(lanes.shape), lanes)
-    if x is None and operand is not None:  # closed over: the same everywhere
+    if x is None and isinstance(operand, np.ndarray):  # closed over: the same everywhere
         x = operand
         x = np.broadcast_to(x, lanes.shape + x.shape)
     elif x is None:
-        x = np.full(lanes.shape, _constant(plan.case.operand))
+        x = np.full(lanes.shape, _constant(plan.case.operand) * operand)
         if leaf.word == "psum" and x.dtype != bool:
             x = x.astype(np.float32 if x.dtype.kind == "f" else np.int32)
     return leaf.evaluate(x, lanes)

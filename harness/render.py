@@ -15,10 +15,12 @@ from harness.compat import Spelling
 from harness.dims import ONE, Dim
 from harness.dtypes import WIDE, is_complex
 from harness.layers.base import Axis, Scope, Type
+from harness.layers.binders import DEVICE_ORDERS
 from harness.layers.leaves import Query
 from harness.names import NAME_KINDS, spell
 from harness.program import Plan
-from harness.schedules import SCHEDULES
+from harness.schedules import SCHEDULES, Schedule
+from harness.script import Script
 
 
 @dataclasses.dataclass
@@ -131,6 +133,13 @@ class Module:
     def first(self, state: str) -> str:
         return state.strip("()").split(", ")[0]
 
+    def devices(self, order: str, count: str) -> str:
+        """The devices of a binder: a fixed choice, or the step's."""
+        if SCHEDULES[self.plan.case.schedule].devices:
+            self.per_step = True
+            return "devices"
+        return DEVICE_ORDERS[order].format(count=count)
+
     def zeros(self, type_: Type, scope: Scope) -> str:
         """Zeros of a type, marked as varying where JAX tracks that."""
         spelled = {axis.key: self.size_of_key(axis, scope) for axis in self.plan.axes}
@@ -176,7 +185,6 @@ class Rendered:
     Attributes:
       source: the module that runs; it defines `steps()`, a generator that yields every step's result.
       plan: the typed program it stands for.
-      plans: the typed program of each step's variant (swapped binders), by variant name.
     """
 
     source: str
@@ -187,29 +195,47 @@ def render(plan: Plan, spelling: Spelling) -> Rendered:
     """Writes the module of a typed program."""
     module = Module(plan, spelling)
     schedule = SCHEDULES[plan.case.schedule]
-    factor = schedule.factor
     operand = _operand_lines(module)
-    leaf = _leaf(module, factor, schedule.flag)
-    function = leaf
-    for depth in reversed(range(len(plan.case.layers))):
-        function = plan.case.layers[depth].render(module, function, plan.places[depth])
+    rebound = plan.inner_binder + 1 if schedule.rebinds and plan.inner_binder is not None else 0
+    kept = _layers(module, _leaf(module, schedule), len(plan.case.layers), rebound)
+    module.per_step = module.per_step or rebound > 0
+    function = _layers(module, kept, rebound, 0)
+    script = Script(module, kept, tuple(axis.key for axis in plan.varying_sizes()), schedule.devices)
     program = [*_preamble(module), *operand, "", ""]
-    variables = [axis.key for axis in plan.varying_sizes()]
-    if factor:
-        program += _factory(module, function, factor)
+    if schedule.factor:
+        program += _factory(module, function, schedule.factor)
     else:
-        program += module.kept
-        if module.per_step:
-            built = [*variables, *schedule.built]
-            program += ["@functools.cache", f"def build({', '.join(built)}):"]
-            program += textwrap.indent("\n".join([*module.built, f"return {function}"]), "    ").split("\n")
-            program += ["", ""]
-            module.imports("import functools")
-        elif function != "program":
+        program += [*module.kept, *_builder(module, function, script, "build")]
+        if plan.swapped is not None:
+            program += _swapped(module, kept, script)
+        if not module.per_step and function != "program":
             program += [f"program = {function}", "", ""]
-    script = Script(module, function, leaf, tuple(variables))
     program += schedule.script(script)
     return Rendered(_assemble(module, program), plan)
+
+
+def _layers(module: Module, function: str, start: int, end: int) -> str:
+    """Renders the layers from depth `start` (exclusive) outwards to `end` around a function."""
+    for depth in reversed(range(end, start)):
+        function = module.plan.case.layers[depth].render(module, function, module.plan.places[depth])
+    return function
+
+
+def _builder(module: Module, function: str, script: Script, name: str) -> list[str]:
+    """What depends on the step, built once for each environment."""
+    if not module.per_step:
+        return []
+    module.imports("import functools")
+    body = textwrap.indent("\n".join([*module.built, f"return {function}"]), "    ").split("\n")
+    return ["@functools.cache", f"def {name}({', '.join(script.built())}):", *body, "", ""]
+
+
+def _swapped(module: Module, kept: str, script: Script) -> list[str]:
+    """The builder of the variant with swapped names, around the same inner callable."""
+    assert module.plan.swapped is not None and module.plan.inner_binder is not None
+    other = Module(module.plan.swapped, module.spelling, imported=module.imported, names=set(module.names), per_step=True)
+    function = _layers(other, kept, module.plan.inner_binder + 1, 0)
+    return _builder(other, function, script, "build_swapped")
 
 
 def _assemble(module: Module, program: list[str]) -> str:
@@ -243,7 +269,21 @@ def _preamble(module: Module) -> list[str]:
     lines = [*kind.preamble, *([""] if kind.preamble else [])]
     if module.plan.case.dtype in WIDE:
         lines += ['jax.config.update("jax_enable_x64", True)']
-    return [*lines, "traces = []  # one entry each time the leaf's Python is run", "", ""]
+    lines += ["traces = []  # one entry each time the leaf's Python is run", "", ""]
+    if SCHEDULES[module.plan.case.schedule].meets:
+        lines += [
+            "together = threading.Barrier(2)",
+            "",
+            "",
+            "def meet():  # two threads are inside the leaf at once, where JAX lets them be",
+            "    try:",
+            "        together.wait(timeout=1)",
+            "    except threading.BrokenBarrierError:",
+            "        pass",
+            "",
+            "",
+        ]
+    return lines
 
 
 def _operand_lines(module: Module) -> list[str]:
@@ -298,11 +338,13 @@ def _arrange(plan: Plan, spelled: dict[str, str]) -> str:
     return source
 
 
-def _leaf(module: Module, factor: str, flag: str) -> str:
-    plan = module.plan
+def _leaf(module: Module, schedule: Schedule) -> str:
+    plan, factor, flag = module.plan, schedule.factor, schedule.flag
     case = plan.case
     x = {"argument": "x", "closure": "data", "constant": "1"}.get(case.operand, case.operand)
     lines = ["def {name}(" + ", ".join(plan.params) + "):", "    traces.append(1)"]
+    if schedule.meets:
+        lines.append("    meet()")
     if factor and x in ("x", "data"):
         lines.append(f"    x = {x} * {factor}")
         x = "x"
@@ -323,50 +365,3 @@ def _factory(module: Module, function: str, factor: str) -> list[str]:
     lines = textwrap.indent(body, "    ").split("\n")
     tidy = [line for k, line in enumerate(lines) if line.strip() or (k and lines[k - 1].strip())]
     return [f"def make({factor}):", *[line.rstrip() for line in tidy], "", ""]
-
-
-@dataclasses.dataclass
-class Script:
-    """What a schedule writes its `steps()` with.
-
-    Attributes:
-      function: name of the outermost function.
-      leaf: name of the leaf's function.
-      variables: the sizes that change between steps.
-    """
-
-    module: Module
-    function: str
-    leaf: str
-    variables: tuple[str, ...]
-
-    @property
-    def plan(self) -> Plan:
-        return self.module.plan
-
-    def arguments(self) -> str:
-        """Source of the program's arguments at a step."""
-        used = [name for name in self.variables if self._operand_uses(name)]
-        values = {"x": f"operand({', '.join(used)})", "n": f"np.int32({self.plan.case.n})"}
-        return ", ".join(values[name] for name in self.plan.params)
-
-    def _operand_uses(self, key: str) -> bool:
-        case = self.plan.case
-        dims = (payloads.count_of(tuple(Dim(1, (k,)) for k in self.plan.mapped), case.shape), self.plan.unit)
-        return any(key in dim.axes for dim in dims)
-
-    def program(self) -> str:
-        """Source of the callable at a step."""
-        return f"build({', '.join(self.variables)})" if self.module.per_step else "program"
-
-    def run(self) -> list[str]:
-        """`run(sizes...)`: one call under one axis environment."""
-        return [
-            f"def run({', '.join(self.variables)}):",
-            f"    return {self.program()}({self.arguments()})",
-            "",
-            "",
-        ]
-
-    def call(self, sizes: dict[str, int]) -> str:
-        return f"run({', '.join(f'{key}={sizes[key]}' for key in self.variables)})"

@@ -23,6 +23,7 @@ def reproducer(rendered: Rendered, finding: Finding) -> str:
     """A program that imports jax and numpy only, prints expected and got, and exits 1 while the failure is there."""
     loaded = Loaded(rendered.source, "<reproducer>")
     try:
+        loaded.execute()
         expected = judge.expectations(rendered.plan, loaded.operand)
     finally:
         loaded.close()
@@ -59,7 +60,7 @@ def _main(expected: list[judge.Expected]) -> list[str]:
     ]
     met: set[tuple] = set()
     for want in expected:
-        traced = "None" if want.step.environment not in met or want.step.fresh else "0"
+        traced = "None" if want.step.environment not in met or want.step.cold else "0"
         met.add(want.step.environment)
         lines.append(f"        ({want.step.about!r}, {traced}, {_literal(want)}),")
     lines += [

@@ -6,62 +6,20 @@ What is seen is only recorded here; `harness.judge` says what it means.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import linecache
 import sys
 import traceback
+import types
 from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
+from harness.observed import Observation, Output, Shard
+
 COMPILE_EVENTS = frozenset({"/jax/core/compile/backend_compile_duration"})
 """The public monitoring events that mean an executable was compiled."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Shard:
-    """One device's part of an array: where it lives, which part it is, and the data."""
-
-    device: int
-    index: tuple
-    data: np.ndarray
-
-
-@dataclasses.dataclass
-class Output:
-    """One output of one step.
-
-    Attributes:
-      value: the whole array; None for an abstract value (eval_shape).
-      shape, dtype: as JAX reports them.
-      shards: the addressable parts, empty for an abstract value or a Python scalar.
-    """
-
-    value: np.ndarray | None
-    shape: tuple[int, ...]
-    dtype: str
-    shards: tuple[Shard, ...] = ()
-
-
-@dataclasses.dataclass
-class Observation:
-    """One step as it was seen.
-
-    Attributes:
-      outputs: by output key, empty when the step raised.
-      traces: how often the leaf's Python ran.
-      compiles: how many executables were compiled.
-      error: exception type and message, or "".
-      where: the traceback, shortened to the module's own lines.
-    """
-
-    outputs: dict[str, Output]
-    traces: int = 0
-    compiles: int = 0
-    error: str = ""
-    where: str = ""
 
 
 _events: collections.Counter[str] = collections.Counter()
@@ -80,13 +38,25 @@ def compiles() -> int:
 
 
 class Loaded:
-    """A rendered module, executed. `close` drops everything it defined."""
+    """A rendered module. `close` drops everything it defined and takes back the settings it changed."""
 
     def __init__(self, source: str, filename: str):
         self.filename = filename
-        self.namespace: dict[str, Any] = {"__name__": "case", "__file__": filename}
+        self._module = types.ModuleType(f"case_{id(self)}")
+        self._module.__file__ = filename
+        self.namespace: dict[str, Any] = self._module.__dict__
+        sys.modules[self._module.__name__] = self._module  # dataclasses look their module up
         linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-        exec(compile(source, filename, "exec"), self.namespace)
+        self._code = compile(source, filename, "exec")
+        self._x64 = jax.config.jax_enable_x64
+
+    def execute(self) -> str:
+        """Runs the module's top level; returns what it raised, or ""."""
+        try:
+            exec(self._code, self.namespace)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
 
     def operand(self, sizes: dict[str, int]) -> np.ndarray | None:
         """The operand as the module makes it, from the sizes it asks for."""
@@ -97,7 +67,10 @@ class Loaded:
         return np.asarray(make(**{name: sizes[name] for name in names}))
 
     def close(self) -> None:
+        del sys.modules[self._module.__name__]
         self.namespace.clear()
+        if jax.config.jax_enable_x64 != self._x64:
+            jax.config.update("jax_enable_x64", self._x64)
         linecache.cache.pop(self.filename, None)
 
 
@@ -109,7 +82,11 @@ def observe(loaded: Loaded, count: int) -> Iterator[Observation]:
     for _ in range(count):
         before, compiled = len(traces), compiles()
         try:
-            outputs = {key: _output(value) for key, value in next(steps).items()}
+            result = next(steps)
+            if isinstance(result, Exception):  # a step that caught what a call raised
+                yield Observation({}, error=f"{type(result).__name__}: {result}")
+                continue
+            outputs = {key: _output(value) for key, value in result.items()}
         except Exception as error:  # noqa: BLE001 - whatever JAX raises is what we are here to see
             yield Observation({}, error=f"{type(error).__name__}: {error}", where=_where(loaded.filename))
             return

@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 import warnings
 from typing import Any
 
@@ -72,8 +73,6 @@ def _run(channel: socket.socket, log: int) -> None:
     except (BrokenPipeError, ConnectionResetError):
         pass
     except BaseException:  # noqa: BLE001 - the log is all that will be left
-        import traceback
-
         traceback.print_exc()
         status = 1
     os._exit(status)
@@ -86,7 +85,10 @@ def _serve(channel: socket.socket) -> None:
         for line in requests:
             answer: dict[str, Any] = {"seconds": 0.0}
             start = time.perf_counter()
-            answer["results"] = check.handle(json.loads(line))
+            try:
+                answer["results"] = check.handle(json.loads(line))
+            except Exception:  # a defect of the harness, not a verdict on JAX
+                answer["defect"] = traceback.format_exc()
             answer["seconds"] = time.perf_counter() - start
             channel.sendall(json.dumps(answer).encode() + b"\n")
 

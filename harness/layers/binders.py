@@ -30,7 +30,7 @@ def read_position(text: str) -> int | str | None:
     """`none`, or the dimension an axis goes in or out at."""
     if text == "none":
         return text
-    return int(text) if text.isdigit() and str(int(text)) == text else None
+    return int(text) if text.isdecimal() and str(int(text)) == text else None
 
 
 def write_bindings(bindings: tuple[Binding, ...]) -> str:
@@ -103,6 +103,11 @@ class Vmap(Binder):
     )
     entry: int | str = 0
     out: int | str = 0
+
+    def axes(self, taken: frozenset[str]) -> tuple[Axis, ...]:
+        if len(self.bindings) > 1:
+            raise Illegal(f"{self.word} binds one axis")
+        return super().axes(taken)
 
     def argument(self, x: Type | None, scope: Scope) -> Type | None:
         if x is None or self.entry == "none":
@@ -189,8 +194,9 @@ class Pmap(Vmap):
             settings.append(f"in_axes={_in_axes(module, self.entry, place)}")
         if self.out != 0:
             settings.append(f"out_axes={None if self.out == 'none' else self.out}")
-        if self.devices != "first":
-            settings.append(f"devices={DEVICE_ORDERS[self.devices].format(count=module.step_size(axis))}")
+        devices = module.devices(self.devices, module.step_size(axis) if self.devices != "first" else "")
+        if devices == "devices" or self.devices != "first":
+            settings.append(f"devices={devices}")
         return module.assign("pmapped", f"jax.pmap({', '.join([inner, *settings])})")
 
 
@@ -206,6 +212,10 @@ def read_spec(text: str) -> Spec | str | None:
     if any(len(name) != 1 or not name.islower() for dim in dims for name in dim):
         return None
     return tuple(dims)
+
+
+def read_in_spec(text: str) -> Spec | str | None:
+    return None if text == "stack" else read_spec(text)
 
 
 def write_spec(spec: Spec | str) -> str:
@@ -224,7 +234,7 @@ class ShardMap(Binder):
     word: ClassVar[str] = "shard_map"
     params: ClassVar[tuple[Param, ...]] = (
         BINDINGS,
-        Param("entry", read_spec, "in=SPEC such as i.j, i+j, _.i or none", write_spec, label="in"),
+        Param("entry", read_in_spec, "in=SPEC such as i.j, i+j, _.i or none", write_spec, label="in"),
         Param("out", read_spec, "out=SPEC, none or stack", write_spec),
         Param("check", choice("on", "off"), "check=on|off"),
         Param("devices", choice(*DEVICE_ORDERS), "devices=" + "|".join(DEVICE_ORDERS)),
@@ -233,6 +243,12 @@ class ShardMap(Binder):
     out: Spec | str = "stack"
     check: str = "on"
     devices: str = "first"
+
+    def axes(self, taken: frozenset[str]) -> tuple[Axis, ...]:
+        if any(symbol == "_" for symbol, _ in self.bindings):
+            raise Illegal("a mesh axis has a name")
+        self.checked()
+        return super().axes(taken)
 
     def tracks(self) -> bool:
         return self.check == "on"
@@ -263,7 +279,6 @@ class ShardMap(Binder):
         return {axis.symbol: axis.key for axis in self.own_axes(scope) if axis.symbol}
 
     def argument(self, x: Type | None, scope: Scope) -> Type | None:
-        self.checked()
         if any(axis.on_devices for axis in scope.axes[: -len(self.bindings)]):
             raise Illegal("shard_map inside a binder of devices")
         if x is None:
@@ -316,7 +331,7 @@ class ShardMap(Binder):
         if self.out == "stack":
             inner = module.stacked(inner)
         count = " * ".join(sizes)
-        devices = DEVICE_ORDERS[self.devices].format(count=count if len(sizes) == 1 else f"({count})")
+        devices = module.devices(self.devices, count if len(sizes) == 1 else f"({count})")
         shape = f".reshape({', '.join(sizes)})" if len(sizes) > 1 else ""
         names = ", ".join(module.name(axis.symbol or "") for axis in axes)
         mesh = module.assign("mesh", f"Mesh(np.array({devices}){shape}, ({names},))")

@@ -63,7 +63,7 @@ def read_count(text: str) -> Count | None:
     words = text.split(" ")
     if text == "arg":
         return Count("arg")
-    if len(words) == 1 and text.isdigit() and str(int(text)) == text:
+    if len(words) == 1 and text.isdecimal() and str(int(text)) == text:
         return Count("fixed", int(text))
     if len(words) == 2 and words[0] in ("index", "reduced") and len(words[1]) == 1 and words[1].islower():
         return Count(words[0], symbol=words[1])

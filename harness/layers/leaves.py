@@ -6,6 +6,7 @@ A leaf is rendered as one expression over `x`; its NumPy meaning comes from `har
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -44,6 +45,13 @@ class Leaf(Definition):
     def keys(self, scope: Scope) -> frozenset[str]:
         return frozenset(scope.find(name).key for name in self.names)
 
+    def error(self, scope: Scope) -> str:
+        """The law by which JAX must refuse this call, or ""."""
+        bound = {axis.symbol for axis in scope.axes}
+        if not set(self.names) <= bound:
+            return "error.unbound"
+        return "error.duplicate" if len(set(self.names)) < len(self.names) else ""
+
     def output(self, x: Type, scope: Scope) -> Type:
         """The result's type; raises Illegal when the operand does not fit."""
         return dataclasses.replace(x, vary=x.vary | self.keys(scope))
@@ -61,7 +69,7 @@ class Leaf(Definition):
         dims = [lanes.dimension(name) for name in self.names]
         rest = [d for d in range(x.ndim) if d not in dims]
         sizes = [x.shape[d] for d in dims]
-        members = x.transpose(dims + rest).reshape(-1, *[x.shape[d] for d in rest])
+        members = x.transpose(dims + rest).reshape(math.prod(sizes), *[x.shape[d] for d in rest])
         out = self.apply(members, 1 + lanes.ndim - len(dims))
         out = out.reshape(*sizes, *out.shape[1:])
         order = np.argsort(dims + [d for d in range(lanes.ndim) if d not in dims])
@@ -89,11 +97,18 @@ def partition(kind: str, size: int) -> list[list[int]] | None:
         "interleaved": [list(range(0, size, 2)), list(range(1, size, 2))],
         "unordered": [list(range(size - 1, 0, -2)), list(range(0, size, 2))],
         "singles": [[member] for member in range(size)],
+        "overlapping": [list(range(half)), list(range(half))],
+        "incomplete": [list(range(half))],
+        "outside": [list(range(half)), list(range(half + 1, size + 1))],
     }
     return tables[kind]
 
 
-GROUPS = Param("groups", choice("halves", "interleaved", "unordered", "singles"), "groups=halves|interleaved|unordered|singles")
+WRONG_GROUPS = frozenset({"overlapping", "incomplete", "outside"})
+"""Groups that are no partition of the axis."""
+
+GROUP_KINDS = ("halves", "interleaved", "unordered", "singles", *sorted(WRONG_GROUPS))
+GROUPS = Param("groups", choice(*GROUP_KINDS), "groups=" + "|".join(GROUP_KINDS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +116,9 @@ class Grouped(Leaf):
     """A collective that takes axis_index_groups."""
 
     groups: str = ""
+
+    def error(self, scope: Scope) -> str:
+        return super().error(scope) or ("error.groups" if self.groups in WRONG_GROUPS else "")
 
     def members(self, scope: Scope) -> Dim:
         """The size of a group."""
@@ -182,6 +200,7 @@ class Pmin(Pmax):
     rule: ClassVar[str] = "pmin.min"
 
 
+# (source, destination) pairs as Python source over the axis size; rendered as they stand and evaluated here
 PERMUTATIONS = {
     "next": "[(k, (k + 1) % {size}) for k in range({size})]",
     "previous": "[((k + 1) % {size}, k) for k in range({size})]",
@@ -190,8 +209,12 @@ PERMUTATIONS = {
     "partial": "[(k, k + 1) for k in range({size} - 1)]",
     "first": "[({size} - 1, 0)]",
     "none": "[]",
+    "outside": "[(0, {size})]",
+    "twice": "[(0, 0), ({size} - 1, 0)]",
 }
-"""(source, destination) pairs as Python source over the axis size; rendered as they stand and evaluated here."""
+WRONG_PERMUTATIONS = frozenset({"outside", "twice"})
+"""Pairs that name no member, or give one member two values."""
+
 
 
 def pairs(kind: str, size: int) -> list[tuple[int, int]]:
@@ -210,6 +233,9 @@ class Ppermute(Leaf):
         Param("perm", choice(*PERMUTATIONS), "perm=" + "|".join(PERMUTATIONS)),
     )
     perm: str = "next"
+
+    def error(self, scope: Scope) -> str:
+        return super().error(scope) or ("error.permutation" if self.perm in WRONG_PERMUTATIONS else "")
 
     def expression(self, module: Module, x: str, scope: Scope) -> str:
         size = module.size_of(self.names, scope)

@@ -244,8 +244,8 @@ def pull_back(inner: Inner, x: np.ndarray, outputs: Values, lanes: Lanes, place:
 
     The unit vectors stand along an extra, outermost lane axis that no name refers to.
     """
-    unit = Axis("unit", None, (x.size,), "vmap")
-    sizes = {**lanes.sizes, "unit": x.size}
+    unit = Axis(f"unit{lanes.ndim}", None, (x.size,), "vmap")
+    sizes = {**lanes.sizes, unit.key: x.size}
     scope = Scope((unit, *lanes.scope.axes))
     stacked = Lanes(scope, sizes)
     basis = np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
@@ -253,7 +253,7 @@ def pull_back(inner: Inner, x: np.ndarray, outputs: Values, lanes: Lanes, place:
     at_zero = inner(np.zeros_like(x), lanes)
     total = np.zeros(x.size, x.dtype)
     for name, y in outputs.items():
-        jacobian = (at_units[name] - at_zero[name][None]).reshape(x.size, -1)
+        jacobian = (at_units[name] - at_zero[name][None]).reshape(x.size, y.size)
         total = total + jacobian @ _cotangents(y, place.inner[name], lanes).reshape(-1)
     total = total.astype(x.dtype).reshape(x.shape)
     assert place.x is not None

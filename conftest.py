@@ -1,0 +1,3 @@
+"""pytest knows the suite through this one plugin."""
+
+pytest_plugins = ("harness.plugin",)

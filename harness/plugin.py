@@ -1,0 +1,263 @@
+"""The pytest plugin: options, which lines each suite runs, and the end of a run. Imports no JAX.
+
+A suite module has `SUITE`, the word of the cases that belong to it, and one test with the arguments `line` and
+`conformance`; everything else is here and in `harness.session`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import backends, expectations, journal, profiles, summary
+from harness.case import line_of, parse_line
+from harness.errors import UsageError
+from harness.isolate import BackendError
+from harness.parameters import KEYS, parameters, parse_where, select, suite_of
+from harness.session import Session, results_folder
+from harness.verdicts import GOOD, Verdict
+
+EXPECTATIONS = Path(__file__).resolve().parent.parent / "configs" / "expectations"
+
+STATE = pytest.StashKey["Run"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("conformance", "JAX axis conformance")
+    group.addoption("--profile", action="append", metavar="NAME|FILE", help="quick (default), standard, full or a file of case lines; repeatable")
+    group.addoption("--case", action="append", metavar="LINE", help="run this case line, listed or not; repeatable")
+    group.addoption("--where", action="append", metavar="KEY=VALUE[,VALUE]", help="only cases with that parameter; repeatable")
+    group.addoption("--backend", default="default", metavar="NAME", help="a file of configs/backends (default: what JAX picks)")
+    group.addoption("--devices", type=int, metavar="N", help="number of virtual CPU devices (default 8)")
+    group.addoption("--results", metavar="DIR", help="results folder (default results/TIME)")
+    group.addoption("--resume", metavar="DIR", help="go on with the run of that results folder")
+    group.addoption("--seed", type=int, default=0, metavar="N", help="shuffle the lines; 0 keeps their order")
+    group.addoption("--fraction", metavar="I/N", help="only the I-th of N parts (1/4 ... 4/4)")
+    group.addoption("--expectations", metavar="DIR", default=str(EXPECTATIONS), help="folder of expectation files")
+
+
+class Run:
+    """What one pytest process (the only one, or a worker of xdist) knows about the run."""
+
+    def __init__(self, config: pytest.Config):
+        self.config = config
+        self.worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        self.is_worker = hasattr(config, "workerinput")
+        self.started = time.time()
+        self.promised: set[str] = set()
+        self.lines = self._select()
+        self.folder = self._folder()
+        self._session: Session | None = None
+        self.facts: dict[str, Any] = {}
+        self.failure = ""
+
+    def _folder(self) -> Path:
+        if self.is_worker:
+            return Path(self.config.workerinput["conformance_results"])
+        given = self.config.getoption("--resume") or self.config.getoption("--results")
+        if self.config.getoption("--resume") and not (Path(given) / journal.RESULTS).exists():
+            raise UsageError(f"--resume {given}: holds no {journal.RESULTS}")
+        if self.config.getoption("--results") and (Path(given) / journal.RESULTS).exists():
+            raise UsageError(f"--results {given}: already holds a run; use --resume {given} to go on with it")
+        return results_folder(given).absolute()
+
+    def _select(self) -> dict[str, list[str]]:
+        """The lines of each suite, before any test is made of them."""
+        option = self.config.getoption
+        where = parse_where(option("--where") or [], known_values()) if option("--where") else {}
+        fraction = profiles.parse_fraction(option("--fraction")) if option("--fraction") else None
+        selected: dict[str, list[str]] = {}
+        if option("--case"):
+            for text in option("--case"):
+                for case in parse_line(text):
+                    selected.setdefault(suite_of(case), []).append(str(case))
+        else:
+            for name in option("--profile") or ["quick"]:
+                profile = profiles.load(name)
+                for suite in profile.suites:
+                    selected.setdefault(suite, []).extend(profile.lines(suite, fraction))
+        done = self._done()
+        for suite, lines in selected.items():
+            lines = list(dict.fromkeys(lines))
+            if where or done:
+                lines = [kept for line in lines if (kept := _narrowed(line, where, done))]
+            if option("--seed"):
+                random.Random(option("--seed")).shuffle(lines)
+            selected[suite] = lines
+        return selected
+
+    def _done(self) -> set[str]:
+        folder = self.config.getoption("--resume")
+        return {result["case"] for result in journal.read(Path(folder))} if folder else set()
+
+    @property
+    def session(self) -> Session:
+        """The session of this process, started when the first line needs it."""
+        if self._session is None:
+            option = self.config.getoption
+            backend = backends.load(option("--backend"))
+            session = Session(backend, option("--devices"), journal.Journal(self.folder, self.worker), self._chip(backend))
+            self.facts = session.start()
+            known = expectations.load(Path(option("--expectations")), KEYS)
+            session.entries = [entry for entry in known if entry.applies(self.facts)]
+            self._session = session
+            self._record_environment()
+        return self._session
+
+    def _chip(self, backend: backends.Backend) -> int | None:
+        """Under xdist each worker keeps one chip of the host for its single-device programs."""
+        count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        return int(self.worker.removeprefix("gw")) if backend.visible and self.is_worker and count > 1 else None
+
+    def _record_environment(self) -> None:
+        path = self.folder / journal.ENVIRONMENT
+        if not path.exists():
+            option = self.config.getoption
+            run = {
+                "profile": option("--profile") or ["quick"],
+                "case": option("--case"),
+                "where": option("--where"),
+                "fraction": option("--fraction"),
+                "seed": option("--seed"),
+                "backend_file": option("--backend"),
+                "command": ["pytest", *self.config.invocation_params.args],
+                "started": self.started,
+            }
+            journal.write_environment(self.folder, {**self.facts, "run": run})
+
+    def close(self) -> None:
+        if self._session is not None:
+            met = {entry.place: entry.met for entry in self._session.entries}
+            (self.folder / f"expectations-{self.worker}.json").write_text(json.dumps(met))
+            self._session.close()
+            self._session.journal.close()
+
+
+def _narrowed(line: str, where: dict[str, tuple[str, ...]], done: set[str]) -> str:
+    """The line with only the leaves that are selected and not yet decided; empty when none is left."""
+    cases = [case for case in parse_line(line) if select(case, where) and str(case) not in done]
+    return line_of(cases[0], [case.leaf for case in cases]) if cases else ""
+
+
+def known_values() -> dict[str, set[str]]:
+    """Every parameter key with the values it has in the full profile."""
+    known: dict[str, set[str]] = {}
+    for line in profiles.load("full").all_lines():
+        for case in parse_line(line):
+            for key, values in parameters(case).items():
+                known.setdefault(key, set()).update(values)
+    return known
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    try:
+        config.stash[STATE] = Run(config)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+    if config.pluginmanager.hasplugin("xdist"):
+        config.pluginmanager.register(XdistHooks(), "conformance-xdist")
+
+
+class XdistHooks:
+    """Hooks that exist only with pytest-xdist."""
+
+    @pytest.hookimpl
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["conformance_results"] = str(node.config.stash[STATE].folder)
+
+    @pytest.hookimpl
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+        node.config.stash[STATE].promised.update(_cases_of_ids(ids))
+
+
+def _cases_of_ids(ids: Iterable[str]) -> Iterable[str]:
+    for name in ids:
+        path, bracket, rest = name.partition("[")
+        if bracket and rest.endswith("]") and "::test_" in path and " > " in rest:
+            for case in parse_line(rest[:-1]):
+                yield str(case)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if {"line", "conformance"} <= set(metafunc.fixturenames):
+        lines = metafunc.config.stash[STATE].lines.get(metafunc.module.SUITE, [])
+        metafunc.parametrize("line", lines, ids=lines)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A suite without selected lines has no test, rather than one that pytest makes up to skip it."""
+    items[:] = [item for item in items if "conformance" not in getattr(item, "fixturenames", ()) or _has_line(item)]
+
+
+def _has_line(item: pytest.Item) -> bool:
+    return isinstance(getattr(item, "callspec").params.get("line"), str)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    run = session.config.stash[STATE]
+    if not run.is_worker:
+        run.promised.update(_cases_of_ids(item.nodeid for item in session.items if "conformance" in getattr(item, "fixturenames", ())))
+
+
+class Conformance:
+    """What a suite's test calls."""
+
+    def __init__(self, run: Run):
+        self.run = run
+
+    def check(self, line: str) -> None:
+        """Checks a line; fails with the unexpected verdicts, skips where nothing was applicable."""
+        try:
+            results = self.run.session.check(line)
+        except (BackendError, UsageError) as error:
+            pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+        bad = [result for result in results if result["verdict"] not in accepted(self.run.config)]
+        if bad:
+            pytest.fail("\n\n".join(summary.one(result, self.run.folder) for result in bad), pytrace=False)
+        reasons = {result["message"] for result in results if result["verdict"] == Verdict.NOT_APPLICABLE}
+        if reasons and all(result["verdict"] == Verdict.NOT_APPLICABLE for result in results):
+            pytest.skip("not applicable: " + "; ".join(sorted(reasons)))
+
+
+def strict(config: pytest.Config) -> bool:
+    """Whether `--strict` was given: pytest has the option itself, and we give it a further meaning."""
+    return bool(getattr(config.option, "strict", False))
+
+
+def accepted(config: pytest.Config) -> frozenset[Verdict]:
+    """Verdicts that leave a run successful."""
+    return GOOD if strict(config) else GOOD | {Verdict.UNEXPECTED_PASS}
+
+
+@pytest.fixture(scope="session")
+def conformance(pytestconfig: pytest.Config) -> Conformance:
+    return Conformance(pytestconfig.stash[STATE])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    run = session.config.stash[STATE]
+    run.close()
+    if run.is_worker or not (run.folder / journal.RESULTS).exists():
+        return
+    problems = summary.problems(run.folder, run.promised, accepted(session.config), strict(session.config))
+    run.failure = problems
+    if problems and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    elif exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.getoption("--resume"):
+        session.exitstatus = pytest.ExitCode.OK
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    run = config.stash[STATE]
+    if (run.folder / journal.RESULTS).exists() and not run.is_worker:
+        terminalreporter.section("axis conformance")
+        for text in summary.screen(run.folder, run.failure):
+            terminalreporter.write_line(text)

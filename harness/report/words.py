@@ -1,0 +1,92 @@
+"""The diagnosis as lines of text: for the terminal, within a screen, and as the sentences other reports use."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from harness.report.diagnosis import Cause, Diagnosis, Lone, symptom
+from harness.report.results import Result
+
+
+def diagnosis_lines(diagnosis: Diagnosis, width: int = 100, height: int = 24) -> list[str]:
+    """The causes, the most telling first, then the failures that have none, in at most `height` lines."""
+    blocks = [_cause(number, cause, width) for number, cause in enumerate(diagnosis.causes, 1)]
+    blocks += [_lone(lone, width) for lone in diagnosis.lone]
+    lines: list[str] = []
+    for shown, block in enumerate(blocks):
+        rest = len(blocks) - shown
+        if lines and len(lines) + len(block) + (rest > 1) > height:
+            return [*lines, _rest(diagnosis, shown)]
+        lines += block
+    return lines
+
+
+def _rest(diagnosis: Diagnosis, shown: int) -> str:
+    causes = max(0, len(diagnosis.causes) - shown)
+    lone = len(diagnosis.lone) - max(0, shown - len(diagnosis.causes))
+    parts = [counted(causes, "more cause")] * (causes > 0) + [counted(lone, "more failure") + " by itself"] * (lone > 0)
+    return "   and " + ", ".join(parts)
+
+
+def _cause(number: int, cause: Cause, width: int) -> list[str]:
+    lines = _wrap(f"{number}. ", f"{cause}", width)
+    lines += _wrap("   ", symptoms(cause), width)
+    lines += _example(cause.cases[0], cause.contrast and str(cause.contrast), width)
+    return lines
+
+
+def _lone(lone: Lone, width: int) -> list[str]:
+    lines = _wrap("-  ", f"alone: {symptom(lone.result)} ({lone.result.rule})", width)
+    return lines + _example(lone.result, lone.contrast and str(lone.contrast), width)
+
+
+def _example(result: Result, contrast: str | None, width: int) -> list[str]:
+    lines = _wrap("   e.g. ", result.case, width, most=2)
+    if result.message:
+        lines += _wrap("        ", first_line(result.message), width, most=2)
+    if contrast:
+        lines += _wrap("        ", f"passes with {contrast}", width, most=1)
+    if result.reproducer:
+        lines.append(f"        python {result.reproducer}")
+    return lines
+
+
+def symptoms(cause: Cause) -> str:
+    """`wrong value, stale entry; breaks psum.sum (30), pmax.max (8)`."""
+    kinds = ", ".join(kind for kind, _ in cause.kinds[:3])
+    rules = [f"{rule} ({count:,})" if len(cause.rules) > 1 else rule for rule, count in cause.rules[:4]]
+    more = f" and {len(cause.rules) - 4} more laws" if len(cause.rules) > 4 else ""
+    also = [str(twin) for twins in cause.alternatives for twin in twins[:1]]
+    same = f"; the same cases have {', '.join(also)}" if also else ""
+    return f"{kinds}; breaks {', '.join(rules)}{more}{same}"
+
+
+def first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 case`, `1,204 cases`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _wrap(head: str, text: str, width: int, most: int = 3) -> list[str]:
+    wrapped = textwrap.wrap(
+        text,
+        max(width, 30),
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        max_lines=most,
+        placeholder=" ...",
+        break_on_hyphens=False,
+    )
+    return wrapped or [head.rstrip()]
+
+
+def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns set under each other, the first to the left, the others to the right."""
+    widths = [max(len(row[k]) for row in (head, *rows)) for k in range(len(head))]
+    for row in (head, *rows):
+        cells = [row[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        yield "  ".join(cells).rstrip()

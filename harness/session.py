@@ -1,0 +1,263 @@
+"""One run over one backend: each line through a runner, each failure again in a fresh process, each verdict into the
+journal the moment it is final. Imports no JAX."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import fcntl
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import expectations
+from harness.backends import Backend
+from harness.case import Case, line_of, parse_line
+from harness.errors import Illegal
+from harness.expectations import Expectation
+from harness.isolate import Death, Parent, Runner
+from harness.journal import Journal
+from harness.parameters import parameters, suite_of
+from harness.program import plan
+from harness.verdicts import Verdict
+
+RUNNER_LINES = 400
+"""Programs a runner checks before it is replaced: JAX keeps what it compiled, and memory is finite."""
+CONFIRMED_ALIKE = 3
+"""Failures of one signature that are run again in fresh processes; further ones are taken as they are."""
+FRESH_RUNS = 3
+SEARCH_SECONDS = 60.0
+
+Result = dict[str, Any]
+
+
+class Session:
+    """Checks lines and settles their verdicts.
+
+    Args:
+      backend: what to test.
+      devices: number of virtual devices where the backend has them.
+      journal: where verdicts go.
+      entries: the expectations that hold in this environment (see `facts`); filled in by `start`.
+      chip: index of the only chip single-device programs may see, or None.
+    """
+
+    def __init__(self, backend: Backend, devices: int | None, journal: Journal, chip: int | None = None):
+        self.backend, self.devices, self.journal, self.chip = backend, devices, journal, chip
+        self.entries: list[Expectation] = []
+        self._parents: dict[bool, Parent] = {}
+        self._runners: dict[bool, Runner] = {}
+        self._confirmed: collections.Counter[tuple] = collections.Counter()
+
+    def start(self) -> dict[str, Any]:
+        """Starts the backend in a runner and returns the facts about it; raises BackendError when it cannot."""
+        from harness.isolate import BackendError
+
+        answer = self._runner(alone=False).ask({"facts": True}, 2 * self.backend.deadline)
+        if isinstance(answer, Death):
+            self._runners.clear()
+            raise BackendError(f"backend {self.backend.name} could not be started:\n{answer.log}")
+        return answer["results"]
+
+    def close(self) -> None:
+        for thing in (*self._runners.values(), *self._parents.values()):
+            thing.close()
+        self._runners.clear()
+        self._parents.clear()
+
+    # Processes
+
+    def _parent(self, alone: bool) -> Parent:
+        """The parent for single-device programs (one visible chip) or for all the rest."""
+        alone = alone and self.chip is not None
+        if alone not in self._parents:
+            self._parents[alone] = Parent(self.backend.variables(self.devices, self.chip if alone else None))
+        return self._parents[alone]
+
+    def _runner(self, alone: bool) -> Runner:
+        alone = alone and self.chip is not None
+        runner = self._runners.get(alone)
+        if runner is not None and len(runner.history) >= RUNNER_LINES:
+            runner.close()
+            runner = None
+        if runner is None:
+            runner = self._runners[alone] = self._parent(alone).fork()
+        return runner
+
+    @contextlib.contextmanager
+    def _chips(self, alone: bool) -> Iterator[None]:
+        """Programs over several chips of one host take turns among the workers."""
+        if self.chip is None or alone:
+            yield
+            return
+        with (self.journal.folder / "chips.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                runner = self._runners.pop(False, None)
+                if runner:
+                    runner.close()
+
+    # Checking
+
+    def check(self, line: str, wanted: frozenset[str] | None = None) -> list[Result]:
+        """Final results of a line's cases, written to the journal.
+
+        Args:
+          line: a case line, with one or several leaves.
+          wanted: only these cases of it, or all.
+        """
+        cases = [case for case in parse_line(line) if wanted is None or str(case) in wanted]
+        if not cases:
+            return []
+        line = line_of(cases[0], [case.leaf for case in cases])
+        alone = _devices_needed(cases[0]) <= 1
+        with self._chips(alone):
+            results = self._once(line, cases, self._runner(alone), alone)
+            return [self._finish(result, case, line, alone) for result, case in zip(results, cases)]
+
+    def _once(self, line: str, cases: Sequence[Case], runner: Runner, alone: bool) -> list[Result]:
+        """One attempt; a line that kills its runner is taken apart into its cases."""
+        answer = runner.ask({"line": line}, self.backend.deadline)
+        if isinstance(answer, dict):
+            by_case = {result["case"]: result for result in answer["results"]}
+            return [by_case[str(case)] for case in cases]
+        self._runners.pop(alone and self.chip is not None, None)
+        if len(cases) == 1:
+            return [_died(cases[0], answer, self.backend.deadline)]
+        return [result for case in cases for result in self._once(str(case), [case], self._runner(alone), alone)]
+
+    def _fresh(self, lines: Sequence[str], case: Case, alone: bool) -> Result:
+        """The result of a case in a new process, after other lines were run there."""
+        runner = self._parent(alone).fork()
+        try:
+            for line in lines:
+                if isinstance(runner.ask({"line": line}, self.backend.deadline), Death):
+                    runner = self._parent(alone).fork()
+            answer = runner.ask({"line": str(case)}, self.backend.deadline)
+            return _died(case, answer, self.backend.deadline) if isinstance(answer, Death) else answer["results"][0]
+        finally:
+            runner.close()
+
+    def _finish(self, result: Result, case: Case, line: str, alone: bool) -> Result:
+        """Confirms a failure, applies the expectations, and writes the verdict down."""
+        if result["verdict"] in (Verdict.FAIL, Verdict.CRASH, Verdict.HANG):
+            result = self._confirm(result, case, line, alone)
+        own = parameters(case)
+        result = expectations.settle(result, own, self.entries)
+        result |= {"suite": suite_of(case), "parameters": {key: list(values) for key, values in own.items()}}
+        for field, folder, suffix in (("reproducer", "reproducers", ".py"), ("log", "logs", ".txt")):
+            text = result.get(field)
+            result[field] = self.journal.attach(folder, result["case"], text, suffix) if text else None
+        self.journal.append(result)
+        return result
+
+    def _confirm(self, result: Result, case: Case, line: str, alone: bool) -> Result:
+        """Runs a failure again in fresh processes: still failing, flaky, or dependent on what ran before."""
+        signature = (result["rule"], result["verdict"], result["kind"], case.leaf.word, tuple(l.word for l in case.layers))
+        self._confirmed[signature] += 1
+        if self._confirmed[signature] > CONFIRMED_ALIKE:
+            return result
+        fresh = [self._fresh([], case, alone)]
+        if fresh[0]["verdict"] == result["verdict"]:
+            return {**fresh[0], "seconds": result["seconds"]}
+        fresh += [self._fresh([], case, alone) for _ in range(FRESH_RUNS - 1)]
+        failed = sum(again["verdict"] != Verdict.PASS for again in fresh)
+        if failed:
+            return {
+                **result,
+                "verdict": Verdict.FLAKY,
+                "message": f"{failed + 1} of {FRESH_RUNS + 1} runs failed: {result['message']}",
+            }
+        return self._order(result, case, line, alone)
+
+    def _order(self, result: Result, case: Case, line: str, alone: bool) -> Result:
+        """Finds what must run before a case that passes alone for it to fail."""
+        deadline = time.monotonic() + SEARCH_SECONDS
+        runner = self._runner(alone)
+        before = runner.history[:-1] if runner.history else []
+        if line != str(case) and self._fails_after([line], case, alone):
+            return _ordered(result, [line])
+        for width in (1, 4, 16, 64):
+            window = before[-width:]
+            if time.monotonic() > deadline or not window:
+                break
+            if self._fails_after(window, case, alone):
+                return _ordered(result, self._narrow(window, case, alone, deadline))
+            if width >= len(before):
+                break
+        message = f"failed once, passed {FRESH_RUNS} times alone, and what ran before does not bring it back: "
+        return {**result, "verdict": Verdict.FLAKY, "message": message + result["message"]}
+
+    def _fails_after(self, lines: Sequence[str], case: Case, alone: bool) -> bool:
+        return self._fresh(lines, case, alone)["verdict"] != Verdict.PASS
+
+    def _narrow(self, window: list[str], case: Case, alone: bool, deadline: float) -> list[str]:
+        """The smallest end of the window that still brings the failure, then without what follows the culprit."""
+        while len(window) > 1 and time.monotonic() < deadline:
+            half = len(window) // 2
+            if self._fails_after(window[half:], case, alone):
+                window = window[half:]
+            elif self._fails_after(window[:half], case, alone):
+                window = window[:half]
+            else:
+                break
+        return window
+
+
+def _ordered(result: Result, lines: list[str]) -> Result:
+    named = "; ".join(lines)
+    return {
+        **result,
+        "verdict": Verdict.ORDER_DEPENDENT,
+        "message": f"passes alone, fails after: {named}\n{result['message']}",
+        "after": lines,
+    }
+
+
+def _died(case: Case, death: Death, deadline: float) -> Result:
+    """The result of a case whose process did not survive it."""
+    if death.hang:
+        message = f"no answer within {deadline:.0f} s; the log has the stacks of all threads"
+    else:
+        status = death.status
+        how = "an unknown status" if status is None else f"signal {-status}" if status < 0 else f"exit code {status}"
+        first = next((text for text in death.log.splitlines() if text.strip()), "")
+        message = f"the process ended with {how}: {first[:300]}"
+    verdict = Verdict.HANG if death.hang else Verdict.CRASH
+    rule = case.leaf.rule
+    return {
+        "case": str(case),
+        "rule": rule,
+        "rules": [rule],
+        "verdict": verdict,
+        "kind": "",
+        "message": message,
+        "also": [],
+        "seconds": deadline if death.hang else 0.0,
+        "log": death.log,
+    }
+
+
+def _devices_needed(case: Case) -> int:
+    """How many devices a case uses at most; an illegal one needs none."""
+    try:
+        typed = plan(case)
+    except Illegal:
+        return 1
+    most = 1
+    for sizes in typed.steps:
+        count = 1
+        for axis in typed.axes:
+            count *= sizes[axis.key] if axis.on_devices else 1
+        most = max(most, count)
+    return most
+
+
+def results_folder(given: str | None) -> Path:
+    """The folder of a run: the one asked for, or `results/TIME` below the working directory."""
+    import datetime
+
+    return Path(given) if given else Path("results") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")

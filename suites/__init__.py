@@ -1,0 +1,1 @@
+"""What is checked: one folder for each family of laws."""

@@ -1,0 +1,27 @@
+"""Laws of pmap: one position of the axis on each device.
+
+- The values are those of `vmap` (documentation of jax.pmap), whichever devices are given and in whichever order.
+- Output position k lies on the k-th of the devices given (`result.placement`).
+- Composed with `vmap`, inside or outside, each name sees the positions of its own axis.
+- A second call of one callable traces and compiles nothing.
+"""
+
+from harness.space import Space
+from suites import vocabulary as words
+
+SUITE = "pmap"
+
+SPACE = Space(
+    SUITE,
+    binder=words.PMAP,
+    sizes=words.SIZES,
+    leaf=words.LEAVES_CORE,
+    dtype=words.DTYPES_CORE,
+    shape=words.SHAPES_CORE,
+    payload=words.PAYLOADS_ALL,
+    names=words.NAMES_MESH,
+)
+
+
+def test_pmap(line, conformance):
+    conformance.check(line)

@@ -1,0 +1,30 @@
+"""Laws of vmap, run eagerly: what every other suite builds on.
+
+- A function under `vmap` gives at every position of the mapped axis what it gives for that position's slice, and
+  collectives over the axis name see all positions (documentation of jax.vmap and of each collective in jax.lax).
+- `in_axes` and `out_axes` only say where the mapped dimension stands; an output that is equal at all positions may be
+  taken out once (`out_axes=None`).
+- A name refers to the innermost axis that bears it, and an axis without a name is seen by nothing.
+- Names are any hashable objects, told apart by equality and not by hash.
+"""
+
+from harness.space import Space
+from suites import vocabulary as words
+
+SUITE = "vmap"
+
+SPACE = Space(
+    SUITE,
+    binder=words.VMAP,
+    sizes=words.SIZES,
+    leaf=words.LEAVES,
+    operand=words.OPERANDS,
+    dtype=words.DTYPES_CORE,
+    shape=words.SHAPES,
+    payload=words.PAYLOADS_ALL,
+    names=words.NAMES_ALL,
+)
+
+
+def test_vmap(line, conformance):
+    conformance.check(line)
