@@ -61,6 +61,9 @@ def _check_program(cases: list[Case]) -> list[dict[str, Any]]:
     findings = _findings(rendered)
     if len(cases) > 1 and findings.get(""):
         return [result for case in cases for result in _check_program([case])]
+    declined = _declined(typed, findings)
+    if declined:
+        return [_result(case, Verdict.NOT_APPLICABLE, message=declined) for case in cases]
     seconds = (time.perf_counter() - start) / len(cases)
     keys = dict(zip(typed.leaves, cases))
     return [_judged(case, rendered, typed.leaves[key], key, findings, seconds) for key, case in keys.items()]
@@ -71,6 +74,14 @@ def _missing_capability(typed: Plan) -> str:
     needed = max((_devices(typed, sizes) for sizes in typed.steps), default=1)
     present = jax.device_count()
     return f"needs {needed} devices, the backend has {present}" if needed > present else ""
+
+
+def _declined(typed: Plan, findings: dict[str, list[Finding]]) -> str:
+    """JAX's own words where it says that it does not implement what a leaf asks for, or ""."""
+    if not any(leaf.declined(typed.inside) for leaf in typed.leaves.values()):
+        return ""
+    said = [f.message for found in findings.values() for f in found if "NotImplementedError" in f.message]
+    return f"JAX does not implement this: {said[0].splitlines()[0]}" if said else ""
 
 
 def _devices(typed: Plan, sizes: dict[str, int]) -> int:

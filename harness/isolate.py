@@ -49,14 +49,41 @@ class Death:
     log: str
 
 
-class Parent:
-    """The process that has imported JAX and forks runners."""
+class Lines:
+    """Lines from a socket. Unlike a file made of it, it can be read on after a timeout."""
 
-    def __init__(self, environment: Mapping[str, str]):
+    def __init__(self, channel: socket.socket):
+        self.channel, self.buffer = channel, b""
+
+    def read(self, seconds: float) -> str:
+        """The next line, or "" at the end of the stream; raises TimeoutError."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self.buffer:
+            self.channel.settimeout(max(deadline - time.monotonic(), 0.001))
+            try:
+                more = self.channel.recv(1 << 16)
+            except ConnectionError:
+                more = b""
+            if not more:
+                return ""
+            self.buffer += more
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        return line.decode()
+
+
+class Parent:
+    """The process that has imported JAX and forks runners.
+
+    Args:
+      environment: variables added to this process's own.
+      module: what it runs; it calls `harness.worker.main`.
+    """
+
+    def __init__(self, environment: Mapping[str, str], module: str = "harness.worker"):
         ours, theirs = socket.socketpair()
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "harness.worker", str(theirs.fileno())],
+            [sys.executable, "-m", module, str(theirs.fileno())],
             env={**os.environ, **environment, "PYTHONPATH": _python_path()},
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
@@ -66,17 +93,16 @@ class Parent:
         )
         theirs.close()
         self.control = ours
-        self.messages = ours.makefile("r", encoding="utf-8")
+        self.messages = Lines(ours)
         self.ended: dict[int, int] = {}
         self.jax_version = self._read("ready", START_SECONDS)
 
     def _read(self, key: str, seconds: float) -> Any:
         """The next message with that key; what runners' ends it meets on the way is remembered."""
-        self.control.settimeout(seconds)
         while True:
             try:
-                line = self.messages.readline()
-            except (TimeoutError, ConnectionError):
+                line = self.messages.read(seconds)
+            except TimeoutError:
                 line = ""
             if not line:
                 raise BackendError(f"the process that imports JAX ended or did not answer:\n{_tail(self.log)}")
@@ -90,29 +116,32 @@ class Parent:
         """A fresh process with JAX imported and no backend started."""
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()
-        socket.send_fds(self.control, [b"fork"], [theirs.fileno(), log.fileno()])
+        try:
+            socket.send_fds(self.control, [b"fork"], [theirs.fileno(), log.fileno()])
+        except ConnectionError:
+            raise BackendError(f"the process that imports JAX has ended:\n{_tail(self.log)}") from None
         theirs.close()
-        return Runner(self, int(self._read("pid", START_SECONDS)), ours, log)
+        pid = int(self._read("pid", START_SECONDS))
+        self.ended.pop(pid, None)  # of an earlier process with that number
+        return Runner(self, pid, ours, log)
 
     def status(self, pid: int, seconds: float = 5.0) -> int | None:
         """The exit status of a runner that has ended."""
-        self.control.settimeout(seconds)
         try:
             while pid not in self.ended:
-                line = self.messages.readline()
+                line = self.messages.read(seconds)
                 if not line:
                     return None
                 message = json.loads(line)
                 if "ended" in message:
                     self.ended[message["ended"]] = message["status"]
-        except (TimeoutError, ConnectionError):
+        except TimeoutError:
             return None
         return self.ended.pop(pid)
 
     def close(self) -> None:
         _kill(self.process.pid)
         self.process.wait()
-        self.messages.close()
         self.control.close()
         self.log.close()
 
@@ -122,7 +151,7 @@ class Runner:
 
     def __init__(self, parent: Parent, pid: int, channel: socket.socket, log: IO[bytes]):
         self.parent, self.pid, self.channel, self.log = parent, pid, channel, log
-        self.answers = channel.makefile("r", encoding="utf-8")
+        self.answers = Lines(channel)
         self.history: list[str] = []
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any] | Death:
@@ -132,7 +161,7 @@ class Runner:
         self.channel.settimeout(seconds)
         try:
             self.channel.sendall(json.dumps(request).encode() + b"\n")
-            line = self.answers.readline()
+            line = self.answers.read(seconds)
         except TimeoutError:
             return self._die(hang=True)
         except ConnectionError:
@@ -168,9 +197,11 @@ class Runner:
         _kill(self.pid)
 
     def close(self) -> None:
+        if self.channel.fileno() == -1:  # closed before: the number may be another process's by now
+            return
         self._end()
-        for thing in (self.answers, self.channel, self.log):
-            thing.close()
+        self.channel.close()
+        self.log.close()
 
 
 def _kill(pid: int) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from harness import reference
 from harness.decode import describe
+from harness.dtypes import WIDE
 from harness.layers.base import Values
 from harness.layers.binders import Pmap, ShardMap
 from harness.layers.leaves import Leaf
@@ -40,10 +41,7 @@ def expectations(plan: Plan, operand: Callable[[dict[str, int]], np.ndarray | No
 
 def _reference(plan: Plan, operand: np.ndarray | None, step: Step) -> Values:
     variant = plan.swapped if step.variant == "swapped" and plan.swapped is not None else plan
-    argument, constant = operand, step.factor
-    if operand is not None and step.factor != 1:
-        argument, constant = (operand * operand.dtype.type(step.factor)).astype(operand.dtype), 1
-    values = reference.evaluate(variant, argument, step.sizes, constant)
+    values = reference.evaluate(variant, operand, step.sizes, step.factor)
     if step.flag is not None:
         values["flag"] = np.asarray(step.flag, np.int32)
     if step.copies:
@@ -117,7 +115,9 @@ def _judge_output(
     if got.shape != value.shape:
         message = f"{about} has shape {got.shape}, should be {value.shape}"
         return Finding("result.type", Kind.WRONG_SHAPE, message, number)
-    if got.dtype != value.dtype.name and not (want.step.wide and got.dtype == value.dtype.name.replace("32", "64")):
+    if got.dtype != value.dtype.name and not (
+        (want.step.wide or plan.case.dtype in WIDE) and got.dtype == value.dtype.name.replace("32", "64")
+    ):
         message = f"{about} has dtype {got.dtype}, should be {value.dtype.name}"
         return Finding("result.type", Kind.WRONG_DTYPE, message, number)
     if got.value is None:
@@ -268,20 +268,16 @@ def keeps_traces(plan: Plan) -> bool:
 def keeps_executables(plan: Plan) -> bool:
     """Whether nothing in the program is compiled anew at each call by design.
 
-    `lower().compile()` is; so are the single operations of a shard_map that runs eagerly (JAX wraps each in a jit of
-    its own), which the rule `cache.eager` speaks of.
+    `lower().compile()` is; so, by what JAX does today, are the single operations of a shard_map outside of any jit
+    (each is wrapped in a jit of its own) and the control flow in a derivative outside of any jit (its jaxpr is made
+    anew at each call). These cost time and no law of JAX's documentation speaks of them.
     """
-    return not any(layer.word == "compiled" for layer in plan.case.layers) and not eager_shard_map(plan)
-
-
-def eager_shard_map(plan: Plan) -> bool:
-    """Whether a shard_map stands outside of every jit."""
     for layer in plan.case.layers:
-        if layer.word == "shard_map":
-            return True
-        if layer.word in ("jit", "compiled"):
+        if layer.word == "compiled" or layer.word == "shard_map" or layer.family == "derivative":
             return False
-    return False
+        if layer.word in ("jit", "pmap"):
+            return True
+    return True
 
 
 def checked_rules(plan: Plan, leaf: Leaf) -> list[str]:

@@ -266,6 +266,11 @@ def _check_derivatives(case: Case, leaves: tuple[Leaf, ...], params: tuple[str, 
     """The reference of a derivative holds for affine functions of a finite argument of moderate size."""
     if all(layer.family != "derivative" for layer in case.layers):
         return
+    reversed_ = False
+    for layer in case.layers:
+        reversed_ = reversed_ or layer.word == "vjp"
+        if reversed_ and isinstance(layer, Loop) and (layer.word == "while_loop" or layer.count.kind != "fixed"):
+            raise Illegal("no reverse mode through a loop whose trips are not known to the trace")
     payload = payloads.PAYLOADS[case.payload]
     if payload.extra is not None or not payload.finite or params != ("x",):
         raise Illegal("a derivative is taken by x alone, with a finite payload without a dimension of its own")

@@ -13,6 +13,9 @@ from harness.layers.base import Lanes, Scope, Values
 from harness.layers.leaves import Leaf, Query
 from harness.program import Plan
 
+Given = tuple[np.ndarray | None, int]
+"""The closed-over array, where there is one, and the factor of the step."""
+
 
 def evaluate(plan: Plan, operand: np.ndarray | None, sizes: Mapping[str, int], factor: int = 1) -> Values:
     """The program's outputs under one axis environment.
@@ -21,37 +24,38 @@ def evaluate(plan: Plan, operand: np.ndarray | None, sizes: Mapping[str, int], f
       plan: the typed program.
       operand: the program's argument, or the closed-over array, as the rendered module makes it; None for a constant.
       sizes: the size of every axis, by key.
-      factor: what a constant operand is multiplied by.
+      factor: what the leaves multiply their operand by.
 
     Returns:
       the results by output key, with the shapes and dtypes that the laws promise.
     """
     with np.errstate(all="ignore"):  # wrap-around and NaN are payloads
         argument = operand if plan.case.operand == "argument" else None
-        return _layer(plan, 0, argument, operand if operand is not None else factor, Lanes(Scope(), sizes))
+        return _layer(plan, 0, argument, (operand, factor), Lanes(Scope(), sizes))
 
 
-def _layer(plan: Plan, depth: int, x: np.ndarray | None, operand: np.ndarray | int, lanes: Lanes) -> Values:
+def _layer(plan: Plan, depth: int, x: np.ndarray | None, given: Given, lanes: Lanes) -> Values:
     if depth == len(plan.case.layers):
-        return {key: _leaf(plan, leaf, x, operand, lanes) for key, leaf in plan.leaves.items()}
+        return {key: _leaf(plan, leaf, x, given, lanes) for key, leaf in plan.leaves.items()}
 
     def inner(x: np.ndarray | None, lanes: Lanes) -> Values:
-        return _layer(plan, depth + 1, x, operand, lanes)
+        return _layer(plan, depth + 1, x, given, lanes)
 
     return plan.case.layers[depth].evaluate(inner, x, plan.case.n, lanes, plan.places[depth])
 
 
-def _leaf(plan: Plan, leaf: Leaf, x: np.ndarray | None, operand: np.ndarray | int, lanes: Lanes) -> np.ndarray:
+def _leaf(plan: Plan, leaf: Leaf, x: np.ndarray | None, given: Given, lanes: Lanes) -> np.ndarray:
+    operand, factor = given
     if isinstance(leaf, Query):
         return leaf.evaluate(np.zeros(lanes.shape), lanes)
-    if x is None and isinstance(operand, np.ndarray):  # closed over: the same everywhere
+    if x is None and operand is not None:  # closed over: the same everywhere
         x = operand
         x = np.broadcast_to(x, lanes.shape + x.shape)
     elif x is None:
-        x = np.full(lanes.shape, _constant(plan.case.operand) * operand)
+        x = np.full(lanes.shape, _constant(plan.case.operand))
         if leaf.word == "psum" and x.dtype != bool:
             x = x.astype(np.float32 if x.dtype.kind == "f" else np.int32)
-    return leaf.evaluate(x, lanes)
+    return leaf.evaluate(np.multiply(x, factor).astype(x.dtype) if factor != 1 else x, lanes)
 
 
 def _constant(operand: str) -> int | float | bool:

@@ -100,7 +100,8 @@ class Module:
 
     def size_of(self, symbols: tuple[str, ...], scope: Scope) -> str:
         """The size of bound axes where a program uses it."""
-        sizes = [set(scope.find(symbol).sizes) for symbol in symbols]
+        bound = {axis.symbol for axis in scope.axes}
+        sizes = [set(scope.find(symbol).sizes) if symbol in bound else {2} for symbol in symbols]
         if all(len(size) == 1 for size in sizes):
             total = 1
             for size in sizes:

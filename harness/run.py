@@ -107,6 +107,6 @@ def _output(value: Any) -> Output:
         value.block_until_ready()
         shards = tuple(Shard(s.device.id, s.index, np.asarray(s.data)) for s in value.addressable_shards)
     array = np.asarray(value)
-    if not isinstance(value, jax.Array) and isinstance(value, int) and not isinstance(value, bool):
-        array = array.astype(np.int32)  # a Python int that never met JAX
+    if isinstance(value, (int, float)) and not isinstance(value, bool):  # a Python number that never met JAX
+        array = array.astype(np.float32 if isinstance(value, float) else np.int32)
     return Output(array, array.shape, array.dtype.name, shards)

@@ -8,6 +8,7 @@ here is worth keeping.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -18,16 +19,26 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
-def main(descriptor: int) -> None:
-    """Serves fork requests until the controller goes away."""
+Handler = Callable[[dict[str, Any]], Any]
+
+
+def main(descriptor: int, handle: Handler | None = None) -> None:
+    """Serves fork requests until the controller goes away, and takes its runners along.
+
+    Args:
+      descriptor: of the socket to the controller.
+      handle: answers one request in a runner; `harness.check.handle` where none is given.
+    """
     control = socket.socket(fileno=descriptor)
     import jax
 
-    from harness import check  # noqa: F401 - imported before forking, so that runners start in milliseconds
+    from harness import check  # before forking, so that runners start in milliseconds
 
+    handle = handle or check.handle
     control.sendall(json.dumps({"ready": jax.__version__}).encode() + b"\n")
     children: dict[int, None] = {}
     while True:
@@ -37,14 +48,14 @@ def main(descriptor: int) -> None:
             continue
         message, descriptors, _, _ = socket.recv_fds(control, 65536, 2)
         if not message:
-            os._exit(0)
+            _end_all(children)
         runner, log = descriptors
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # JAX warns of forking; no backend has been started yet
             pid = os.fork()
         if pid == 0:
             control.close()
-            _run(socket.socket(fileno=runner), log)
+            _run(socket.socket(fileno=runner), log, handle)
         os.close(runner)
         os.close(log)
         children[pid] = None
@@ -59,7 +70,15 @@ def _report_ended(control: socket.socket, children: dict[int, None]) -> None:
             control.sendall(json.dumps({"ended": pid, "status": os.waitstatus_to_exitcode(status)}).encode() + b"\n")
 
 
-def _run(channel: socket.socket, log: int) -> None:
+def _end_all(children: Iterable[int]) -> None:
+    """A runner that hangs would not notice that nobody listens any more. Never returns."""
+    for pid in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    os._exit(0)
+
+
+def _run(channel: socket.socket, log: int, handle: Handler) -> None:
     """A runner: one answer for each request, until the socket closes. Never returns."""
     os.setsid()
     os.dup2(log, 1)
@@ -69,7 +88,7 @@ def _run(channel: socket.socket, log: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to handle
     status = 0
     try:
-        _serve(channel)
+        _serve(channel, handle)
     except (BrokenPipeError, ConnectionResetError):
         pass
     except BaseException:  # noqa: BLE001 - the log is all that will be left
@@ -78,15 +97,13 @@ def _run(channel: socket.socket, log: int) -> None:
     os._exit(status)
 
 
-def _serve(channel: socket.socket) -> None:
-    from harness import check
-
+def _serve(channel: socket.socket, handle: Handler) -> None:
     with channel.makefile("r", encoding="utf-8") as requests:
         for line in requests:
             answer: dict[str, Any] = {"seconds": 0.0}
             start = time.perf_counter()
             try:
-                answer["results"] = check.handle(json.loads(line))
+                answer["results"] = handle(json.loads(line))
             except Exception:  # a defect of the harness, not a verdict on JAX
                 answer["defect"] = traceback.format_exc()
             answer["seconds"] = time.perf_counter() - start

@@ -64,22 +64,23 @@ def test_a_single_cause_is_named_exactly(name):
     assert not diagnosis.lone
 
 
-@pytest.mark.parametrize("count", [400, 1500, 10000])
+@pytest.mark.parametrize("count", [400, 1500, 6000])
 def test_the_true_parameters_are_named_at_every_size_of_profile(count):
     """The bar for injected faults, over random pairs of values: in nine of ten the diagnosis names both."""
     rng = random.Random(count)
     hits = tried = 0
-    while tried < 30:
+    wanted = 30000 // max(count, 1000)
+    while tried < wanted:
         where = {"leaf": rng.choice(("psum", "ppermute", "all_to_all", "axis_index")), "control": rng.choice(("scan", "cond"))}
         if rng.random() < 0.5:
             where = {"binder": rng.choice(("vmap", "pmap")), "staging": rng.choice(("jit", "custom_vjp"))}
-        found = results(count, fails(**where), seed=rng.randrange(4))
+        found = results(count, fails(**where), seed=rng.randrange(2))
         if not any(result.failing for result in found):
             continue
         tried += 1
         named = diagnose(found).causes[0].parameters if diagnose(found).causes else {}
         hits += all(value in named.get(key, ()) for key, value in where.items())
-    assert hits >= 27, f"{hits} of 30"
+    assert hits >= 0.9 * tried, f"{hits} of {tried}"
 
 
 def test_independent_causes_are_told_apart():
@@ -122,12 +123,14 @@ def test_a_cause_that_shows_in_a_third_of_its_cases_is_found():
 
 
 def test_lone_failures_are_not_explained_by_chance():
-    found = results(4000)
-    for at in (17, 900, 2500):
-        found[at] = dataclasses.replace(found[at], verdict=Verdict.FAIL, kind="wrong value")
-    diagnosis = diagnose(found)
-    assert not diagnosis.causes
-    assert len(diagnosis.lone) == 3
+    sound = results(4000)
+    for seed in range(20):
+        found = list(sound)
+        for at in random.Random(seed).sample(range(len(found)), 1 + seed % 5):
+            found[at] = dataclasses.replace(found[at], verdict=Verdict.FAIL, kind="wrong value")
+        diagnosis = diagnose(found)
+        assert not diagnosis.causes, f"seed {seed}: {diagnosis.causes[0]}"
+        assert len(diagnosis.lone) == 1 + seed % 5
 
 
 def test_a_lone_failure_gets_the_passing_case_next_to_it():

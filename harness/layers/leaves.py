@@ -33,8 +33,10 @@ class Leaf(Definition):
     communicates: ClassVar[bool] = True
     """Whether members wait for each other."""
     uses_operand: ClassVar[bool] = True
-    positional_names: ClassVar[bool] = False
-    """Whether an integer name would be read as a positional axis (psum and its kin)."""
+    positional_names: ClassVar[bool] = True
+    """Whether an integer name would be read as a positional axis."""
+    flattens: ClassVar[bool] = True
+    """Whether JAX takes several names at once where one of them is vmapped."""
 
     names: tuple[str, ...]
 
@@ -51,6 +53,14 @@ class Leaf(Definition):
         if not set(self.names) <= bound:
             return "error.unbound"
         return "error.duplicate" if len(set(self.names)) < len(self.names) else ""
+
+    def declined(self, scope: Scope) -> bool:
+        """Whether JAX may answer this call with NotImplementedError and a message that says so.
+
+        Only what JAX words as a missing feature counts; where it fails on a bare assertion instead (partial
+        permutations and several names under vmap), the case stays legal and the failure a finding.
+        """
+        return False
 
     def output(self, x: Type, scope: Scope) -> Type:
         """The result's type; raises Illegal when the operand does not fit."""
@@ -120,6 +130,9 @@ class Grouped(Leaf):
     def error(self, scope: Scope) -> str:
         return super().error(scope) or ("error.groups" if self.groups in WRONG_GROUPS else "")
 
+    def declined(self, scope: Scope) -> bool:
+        return bool(self.groups) and any(axis.binder == "vmap" for axis in scope.axes)
+
     def members(self, scope: Scope) -> Dim:
         """The size of a group."""
         if not self.groups:
@@ -147,7 +160,6 @@ class Reduction(Grouped):
     """psum, pmean, pmax, pmin: the same result for every member."""
 
     params: ClassVar[tuple[Param, ...]] = (AXIS, GROUPS)
-    positional_names: ClassVar[bool] = True
 
     def result_dtype(self, dtype: str) -> str:
         return dtype
@@ -228,11 +240,14 @@ class Ppermute(Leaf):
 
     word: ClassVar[str] = "ppermute"
     rule: ClassVar[str] = "ppermute.pairs"
+    positional_names: ClassVar[bool] = False
     params: ClassVar[tuple[Param, ...]] = (
         AXIS,
         Param("perm", choice(*PERMUTATIONS), "perm=" + "|".join(PERMUTATIONS)),
     )
     perm: str = "next"
+
+    flattens: ClassVar[bool] = False
 
     def error(self, scope: Scope) -> str:
         return super().error(scope) or ("error.permutation" if self.perm in WRONG_PERMUTATIONS else "")
@@ -267,6 +282,8 @@ class AllGather(Grouped):
     """`all_gather(i, axis=1, tiled)`: stacked along a new dimension, or concatenated along an old one."""
 
     word: ClassVar[str] = "all_gather"
+    positional_names: ClassVar[bool] = True
+    flattens: ClassVar[bool] = False
     rule: ClassVar[str] = "all_gather.order"
     params: ClassVar[tuple[Param, ...]] = (AXIS, _dimension("axis", "axis"), flag("tiled"), GROUPS)
     axis: int = 0
@@ -295,6 +312,7 @@ class AllToAll(Grouped):
     """`all_to_all(i, split=0, concat=1, tiled)`."""
 
     word: ClassVar[str] = "all_to_all"
+    positional_names: ClassVar[bool] = True
     rule: ClassVar[str] = "all_to_all.blocks"
     params: ClassVar[tuple[Param, ...]] = (
         AXIS,
@@ -338,6 +356,8 @@ class PsumScatter(Grouped):
     """`psum_scatter(i, dim=1, tiled)`."""
 
     word: ClassVar[str] = "psum_scatter"
+    positional_names: ClassVar[bool] = True
+    flattens: ClassVar[bool] = False
     rule: ClassVar[str] = "psum_scatter.blocks"
     params: ClassVar[tuple[Param, ...]] = (AXIS, _dimension("dim", "dim"), flag("tiled"), GROUPS)
     dim: int = 0
@@ -384,6 +404,7 @@ class AxisIndex(Query):
 
     word: ClassVar[str] = "axis_index"
     rule: ClassVar[str] = "axis_index.position"
+    positional_names: ClassVar[bool] = False
 
     def output(self, x: Type, scope: Scope) -> Type:
         return Type((), "int32", self.keys(scope))
@@ -403,6 +424,7 @@ class AxisSize(Query):
     """The number of members: a Python int, so a constant of every trace."""
 
     word: ClassVar[str] = "axis_size"
+    positional_names: ClassVar[bool] = True
     rule: ClassVar[str] = "axis_size.size"
 
     def output(self, x: Type, scope: Scope) -> Type:

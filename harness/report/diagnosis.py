@@ -27,13 +27,14 @@ from harness.verdicts import Verdict
 
 CONDITIONS = 3
 """An explanation combines at most so many conditions."""
-BEAM = 64
-"""Combinations of each length that are kept to be lengthened."""
+BEAM, WORK = 64, 1_000_000
+"""Combinations of each length that are kept to be lengthened: so many, or fewer where there are so many cases that
+BEAM times their number exceeds WORK."""
 CAUSES = 8
 """Causes looked for in one group of laws."""
 PURITIES = (0.95, 0.5, 0.0)
 """Least share of failing cases within a cause that is asked for; the shortest description wins."""
-CAUSE_BITS = 3.0
+CAUSE_BITS = 5.0
 """What it takes to say that there is one more cause, and the least it must save."""
 LIFT = 2.0
 """Least factor by which a cause is likelier to fail than the rest."""
@@ -337,11 +338,8 @@ class Table:
         return total + self._label_bits(left.bit_count(), passing)
 
     def _label_bits(self, failing: int, passing: int) -> float:
-        """Bits to say which of so many cases are the failing ones, their number included."""
-        if not failing or not passing:
-            return 1.0
-        total = failing + passing
-        return self.log[total] - self.log[failing] - self.log[passing] + math.log2(total + 1)
+        """Bits to say which of so many cases are the failing ones."""
+        return self.log[failing + passing] - self.log[failing] - self.log[passing]
 
     def _best(self, left: Bits) -> list[Candidate | None]:
         """For each purity the combination that saves most bits over the failures left, where one is worth it."""
@@ -387,6 +385,7 @@ class Search:
     def __init__(self, table: Table, left: Bits):
         self.table, self.left, self.many = table, left, left.bit_count()
         self.null = table._label_bits(self.many, table.count[1])
+        self.beam = max(16, min(BEAM, WORK // sum(table.count)))
         self.best: list[Candidate | None] = [None] * len(PURITIES)
 
     def saved(self, inside: int, outside: int) -> float:
@@ -427,7 +426,7 @@ class Search:
     def longer(self, level: list[Candidate], singles: list[int]) -> list[Candidate]:
         """Each of the best combinations with each further condition that takes passing cases away from it."""
         made: dict[tuple[int, ...], Candidate | None] = {}
-        for candidate in heapq.nlargest(BEAM, level, key=lambda candidate: candidate.gain):
+        for candidate in heapq.nlargest(self.beam, level, key=lambda candidate: candidate.gain):
             if not candidate.passing:
                 continue
             for k in singles:
@@ -544,6 +543,12 @@ def _held_bits(groups: set[str], passing: list[Result]) -> Bits:
         return (1 << len(passing)) - 1
     flags = ("1" if groups & set(result.rules) else "0" for result in reversed(passing))
     return int("".join(flags) or "0", 2)
+
+
+def meets(result: Result, conditions: Iterable[Condition]) -> bool:
+    """Whether a case has all the conditions."""
+    own = set(vocabulary.features(result.parameters))
+    return all(any((condition.key, value) in own for value in condition.values) for condition in conditions)
 
 
 def _tally(words: Iterable[str]) -> tuple[tuple[str, int], ...]:

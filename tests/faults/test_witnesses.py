@@ -14,6 +14,7 @@ import sys
 from importlib import metadata
 
 import pytest
+
 from faults import library, witness
 
 VERSION = metadata.version("jax")
