@@ -98,7 +98,14 @@ class Case:
         return line_of(self, [self.leaf])
 
     def alone(self, leaf: Leaf) -> Case:
+        """The case that shares all with this one but its leaf."""
         return dataclasses.replace(self, leaf=leaf)
+
+    @property
+    def rule(self) -> str:
+        """The law about the leaf's value."""
+        constant = self.operand not in ("argument", "closure")
+        return "psum.constant" if constant and self.leaf.word == "psum" else self.leaf.rule
 
 
 def line_of(case: Case, leaves: Iterable[Leaf]) -> str:

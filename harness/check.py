@@ -12,7 +12,6 @@ import jax
 from harness import compat, judge
 from harness.case import Case, parse_line
 from harness.errors import Illegal
-from harness.layers.leaves import Leaf
 from harness.program import Plan, plan, unit_of
 from harness.render import Rendered, render
 from harness.reproduce import reproducer
@@ -66,7 +65,7 @@ def _check_program(cases: list[Case]) -> list[dict[str, Any]]:
         return [_result(case, Verdict.NOT_APPLICABLE, message=declined) for case in cases]
     seconds = (time.perf_counter() - start) / len(cases)
     keys = dict(zip(typed.leaves, cases))
-    return [_judged(case, rendered, typed.leaves[key], key, findings, seconds) for key, case in keys.items()]
+    return [_judged(case, rendered, key, findings, seconds) for key, case in keys.items()]
 
 
 def _missing_capability(typed: Plan) -> str:
@@ -100,7 +99,7 @@ def _findings(rendered: Rendered) -> dict[str, list[Finding]]:
     try:
         error = loaded.execute()
         if error:
-            return {"": [Finding(rendered.plan.case.leaf.rule, Kind.RAISED, f"while being defined: {error}")]}
+            return {"": [Finding(rendered.plan.case.rule, Kind.RAISED, f"while being defined: {error}")]}
         expected = judge.expectations(rendered.plan, loaded.operand)
         return judge.judge(rendered.plan, expected, list(observe(loaded, len(expected))))
     finally:
@@ -108,13 +107,13 @@ def _findings(rendered: Rendered) -> dict[str, list[Finding]]:
 
 
 def _judged(
-    case: Case, rendered: Rendered, leaf: Leaf, key: str, findings: dict[str, list[Finding]], seconds: float
+    case: Case, rendered: Rendered, key: str, findings: dict[str, list[Finding]], seconds: float
 ) -> dict[str, Any]:
     """The result of one case: its own output's findings, those of the layers, and those of the whole program."""
     shared = [name for name in findings if name not in rendered.plan.leaves]
     own = [name for name in findings if name == key or name.endswith("." + key)]
     found = [finding for name in dict.fromkeys([*own, *shared]) for finding in findings[name] if _concerns(name, key, rendered)]
-    rules = judge.checked_rules(rendered.plan, leaf)
+    rules = judge.checked_rules(rendered.plan, case)
     if not found:
         return _result(case, Verdict.PASS, rule=rules[0], rules=rules, seconds=seconds)
     found.sort(key=lambda finding: PRIORITY.index(finding.kind) if finding.kind in PRIORITY else len(PRIORITY))
@@ -140,6 +139,6 @@ def _concerns(name: str, key: str, rendered: Rendered) -> bool:
 
 
 def _result(case: Case, verdict: Verdict, **fields: Any) -> dict[str, Any]:
-    rule = case.leaf.rule
+    rule = case.rule
     base = {"case": str(case), "rule": rule, "rules": [rule], "verdict": verdict, "kind": "", "message": "", "also": []}
     return {**base, "seconds": 0.0, **fields}

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable
+from typing import Any
 
 Version = tuple[int, ...]
 
@@ -65,3 +67,9 @@ PYTHONS: tuple[tuple[Version, Version, Version], ...] = (
 def python_range(jax_version: str) -> tuple[Version, Version]:
     """The first and the last Python that a JAX release supports."""
     return next((low, high) for since, low, high in PYTHONS if version(jax_version) >= since)
+
+
+def entries(candidates: Iterable[Any]) -> int:
+    """How many entries jitted functions among the candidates have in their caches; `_cache_size` is not public and
+    counts only as a hint, so that a release without it counts none."""
+    return sum(max(0, thing._cache_size()) for thing in candidates if hasattr(thing, "_cache_size"))

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from harness import reference
+from harness.case import Case
 from harness.decode import describe
 from harness.dtypes import WIDE
 from harness.layers.base import Values
 from harness.layers.binders import Pmap, ShardMap
-from harness.layers.leaves import Leaf
 from harness.program import Plan
 from harness.observed import Observation, Output
 from harness.schedules import SCHEDULES, Step
@@ -134,11 +134,11 @@ def _judge_output(
 def rule_of(plan: Plan, key: str) -> str:
     """The law an output is judged by: the leaf's, or the layer's whose own output it is."""
     if key in plan.leaves:
-        return plan.leaves[key].rule
+        return plan.case.alone(plan.leaves[key]).rule
     for layer, place in zip(plan.case.layers, plan.places):
         if layer.mark and layer.rule and key.split(".")[0] == place.mark:
             return layer.rule
-    return "cache.config" if key == "flag" else plan.case.leaf.rule
+    return "cache.config" if key == "flag" else plan.case.rule
 
 
 def _moves(plan: Plan, key: str) -> bool:
@@ -243,8 +243,10 @@ def _judge_traces(plan: Plan, expected: list[Expected], seen: list[Observation])
     """Going back to an environment traces and compiles nothing; every first visit traces as often as the others."""
     findings: list[Finding] = []
     met: set[tuple] = set()
-    first: dict[tuple, int] = {}
+    first: tuple[int, str] | None = None
+    entries = 0
     for number, (want, got) in enumerate(zip(expected, seen)):
+        grown, entries = got.entries - entries, got.entries
         if want.step.outcome != "value" or got.error:
             continue
         again = want.step.environment in met and not want.step.cold
@@ -254,8 +256,14 @@ def _judge_traces(plan: Plan, expected: list[Expected], seen: list[Observation])
         elif again and not want.step.compiles and got.compiles and keeps_executables(plan):
             message = f"{want.step.about}: compiled {got.compiles} times on return, should be 0"
             findings.append(Finding("cache.recompile", Kind.RECOMPILE, message, number))
-        if not again:
-            first.setdefault((want.step.cold,), got.traces)
+        elif again and grown > 0 and keeps_entries(plan):
+            message = f"{want.step.about}: {grown} cache entries more on return, should be 0"
+            findings.append(Finding("cache.entries", Kind.GROWTH, message, number))
+        if not again and plan.case.schedule == "sizes" and keeps_traces(plan):
+            first = first or (got.traces, want.step.about)
+            if got.traces != first[0]:
+                message = f"{want.step.about}: traced {got.traces} times at first, {first[0]} times at {first[1]}"
+                findings.append(Finding("cache.retrace", Kind.RETRACE, message, number))
         met.add(want.step.environment)
     return findings[:1]
 
@@ -263,6 +271,16 @@ def _judge_traces(plan: Plan, expected: list[Expected], seen: list[Observation])
 def keeps_traces(plan: Plan) -> bool:
     """Whether some layer around the leaf promises to keep its trace."""
     return any(layer.caches for layer in plan.case.layers)
+
+
+def keeps_entries(plan: Plan) -> bool:
+    """Whether a jitted function is called with no transform around it, or the schedule counts entries.
+
+    Under an eager vmap or grad a jitted function that is called without a traced argument gains an entry at every
+    call, today: the trace that is current is part of the key. The schedule `entries` shows it; elsewhere it would
+    only drown the rest.
+    """
+    return plan.case.layers[0].word in ("jit", "pmap") or plan.case.schedule == "entries"
 
 
 def keeps_executables(plan: Plan) -> bool:
@@ -280,17 +298,24 @@ def keeps_executables(plan: Plan) -> bool:
     return True
 
 
-def checked_rules(plan: Plan, leaf: Leaf) -> list[str]:
+def checked_rules(plan: Plan, case: Case) -> list[str]:
     """Every law this case is held to, the leaf's own first."""
-    rules = [leaf.rule, "result.type"]
+    rules = [case.rule, "result.type"]
     rules += [layer.rule for layer in plan.case.layers if layer.mark and layer.rule]
     rules.append("repeat.bitwise")
     if len(plan.steps) > 1:
         rules.append("cache.fresh")
     if keeps_traces(plan):
         rules.append("cache.retrace")
+    if keeps_entries(plan):
+        rules.append("cache.entries")
     if keeps_executables(plan):
         rules.append("cache.recompile")
     if any(isinstance(layer, (Pmap, ShardMap)) for layer in plan.case.layers):
         rules.append("result.placement")
+    schedule = SCHEDULES[plan.case.schedule]
+    if schedule.word != "sizes":
+        rules = [*(step.rule or schedule.rule for step in schedule.steps(plan)), *rules]
+    if schedule.word in ("unbound", "raises"):
+        rules = [rule for rule in rules if rule.startswith("error.")]
     return list(dict.fromkeys(rules))

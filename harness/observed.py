@@ -40,6 +40,7 @@ class Observation:
       outputs: by output key, empty when the step raised.
       traces: how often the leaf's Python ran.
       compiles: how many executables were compiled.
+      entries: how many entries the module's jitted functions have, where JAX tells.
       error: exception type and message, or "".
       where: the traceback, shortened to the module's own lines.
     """
@@ -47,5 +48,6 @@ class Observation:
     outputs: dict[str, Output]
     traces: int = 0
     compiles: int = 0
+    entries: int = 0
     error: str = ""
     where: str = ""

@@ -24,6 +24,7 @@ def parameters(case: Case) -> Parameters:
     for family in FAMILIES:
         words = tuple(layer.word for layer in case.layers if layer.family == family)
         found[family] = words or ("none",)
+    found["outer"] = (case.layers[0].word if case.layers else "none",)
     found["leaf"] = (case.leaf.word,)
     bindings = [binding for layer in case.layers if isinstance(layer, Binder) for binding in layer.bindings]
     found["size"] = _unique(str(size) for _, sizes in bindings for size in sizes)

@@ -11,12 +11,13 @@ import functools
 from harness import payloads
 from harness.case import Case
 from harness.dims import ONE, Dim, product
-from harness.dtypes import is_complex
+from harness.dtypes import SIGNIFICAND, is_complex
 from harness.errors import Illegal
 from harness.layers.base import Axis, Layer, Place, Scope, Type, Types
 from harness.layers.binders import Binder, Pmap, ShardMap
-from harness.layers.control import Control, Loop
+from harness.layers.control import Branch, Control, Loop
 from harness.layers.leaves import Leaf, Pmean, Query
+from harness.layers.staging import COTANGENT_PERIOD, TANGENT
 from harness.names import NAME_KINDS
 from harness.schedules import SCHEDULES
 
@@ -102,6 +103,8 @@ def plan(case: Case, others: tuple[Leaf, ...] = ()) -> Plan:
     leaves = _keyed((case.leaf, *others))
     unit = product(tuple(Dim(1, (inside.find(name).key,)) for name in unit_of(case)))
     draft = Plan(case, leaves, (), inside, operand, local, mapped, params, unit)
+    if local is not None:
+        _check_exact(draft)
     outputs = leaf_types(draft)
     places: list[Place] = []
     for depth in reversed(range(len(case.layers))):
@@ -250,6 +253,36 @@ def _check_divergence(case: Case, leaves: tuple[Leaf, ...], scopes: list[Scope])
     for leaf in leaves:
         if case.schedule != "raises" and leaf.communicates and leaf.keys(scopes[-1]) & diverged:
             raise Illegal("a collective inside control flow on which devices diverge")
+
+
+def _check_exact(draft: Plan) -> None:
+    """Every value on the way must be a whole number that the dtype holds: an upper bound of them all."""
+    case, bits = draft.case, SIGNIFICAND.get(draft.case.dtype)
+    if bits is None or case.payload == "wrap":
+        return
+    for sizes in draft.steps:
+        count = payloads.count_of(tuple(Dim(1, (key,)) for key in draft.mapped), case.shape).at(sizes)
+        members = max(leaf.axes_size(draft.inside).at(sizes) for leaf in draft.leaves.values())
+        growth, cotangent = members, 0
+        for layer in reversed(case.layers):
+            growth *= _growth(layer, draft, sizes)
+            if layer.word == "vjp":
+                cotangent = max(cotangent, COTANGENT_PERIOD * growth * (len(draft.leaves) + 1))
+        if max(payloads.largest(case.payload, count) * draft.unit.at(sizes) * growth, cotangent) > 2**bits:
+            raise Illegal(f"values that {case.dtype} may not hold exactly")
+
+
+def _growth(layer: Layer, draft: Plan, sizes: dict[str, int]) -> int:
+    """By how much a layer may multiply the values that pass through it."""
+    if layer.family == "derivative":
+        return 1 if layer.word == "vjp" else 1 + TANGENT
+    if not isinstance(layer, Control):
+        return 1
+    if isinstance(layer, Branch):
+        return layer.branches
+    kind = layer.count.kind
+    trips = {"fixed": layer.count.value, "arg": draft.case.n}.get(kind)
+    return 2 ** (sizes[draft.inside.find(layer.count.symbol).key] - 1 if trips is None else trips)
 
 
 def _check_zeros(case: Case, places: list[Place], inside: Scope) -> None:

@@ -196,7 +196,7 @@ def render(plan: Plan, spelling: Spelling) -> Rendered:
     """Writes the module of a typed program."""
     module = Module(plan, spelling)
     schedule = SCHEDULES[plan.case.schedule]
-    operand = _operand_lines(module)
+    operand = operand_lines(module)
     rebound = plan.inner_binder + 1 if schedule.rebinds and plan.inner_binder is not None else 0
     kept = _layers(module, _leaf(module, schedule), len(plan.case.layers), rebound)
     module.per_step = module.per_step or rebound > 0
@@ -258,7 +258,7 @@ def _assemble(module: Module, program: list[str]) -> str:
     return "\n".join(tidy).rstrip() + "\n"
 
 
-STANDARD = ("dataclasses", "enum", "functools", "gc", "threading", "weakref", "os", "tempfile", "concurrent.futures")
+STANDARD = ("dataclasses", "enum", "functools", "gc", "threading", "weakref", "linecache", "os", "subprocess", "sys", "tempfile", "concurrent.futures")
 
 
 def _preamble(module: Module) -> list[str]:
@@ -287,7 +287,7 @@ def _preamble(module: Module) -> list[str]:
     return lines
 
 
-def _operand_lines(module: Module) -> list[str]:
+def operand_lines(module: Module) -> list[str]:
     """The function that makes the operand, and the closed-over array where there is one."""
     plan = module.plan
     case = plan.case

@@ -12,6 +12,7 @@ import numpy as np
 from harness import judge
 from harness.layers.base import Values
 from harness.render import Rendered
+from harness.rules import rules
 from harness.run import Loaded
 from harness.verdicts import Finding
 
@@ -35,7 +36,8 @@ def _head(rendered: Rendered, finding: Finding) -> list[str]:
 
     versions = f"jax {jax.__version__}, jaxlib {jaxlib.__version__}, numpy {np.__version__}, Python {platform.python_version()}"
     message = [f"#   {line}" for line in finding.message.splitlines()[:6]]
-    lines = [f"# Breaks the law {finding.rule}: {finding.kind}.", *message, f"# Seen on {versions}, {jax.default_backend()}."]
+    law = rules()[finding.rule]
+    lines = [f"# Breaks {finding.rule} ({finding.kind}): {law.law}", f"# The law is from: {law.origin}.", *message, f"# Seen on {versions}, {jax.default_backend()}."]
     if jax.default_backend() == "cpu":
         count = jax.device_count()
         lines += [

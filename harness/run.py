@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from harness import compat
 from harness.observed import Observation, Output, Shard
 
 COMPILE_EVENTS = frozenset({"/jax/core/compile/backend_compile_duration"})
@@ -90,7 +91,8 @@ def observe(loaded: Loaded, count: int) -> Iterator[Observation]:
         except Exception as error:  # noqa: BLE001 - whatever JAX raises is what we are here to see
             yield Observation({}, error=f"{type(error).__name__}: {error}", where=_where(loaded.filename))
             return
-        yield Observation(outputs, len(traces) - before, compiles() - compiled)
+        entries = compat.entries(loaded.namespace.values())
+        yield Observation(outputs, len(traces) - before, compiles() - compiled, entries)
 
 
 def _where(filename: str) -> str:

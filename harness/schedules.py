@@ -122,6 +122,23 @@ class Sizes(Schedule):
         return [*script.run(), "def steps():", *_calls(script, self.steps(script.plan))]
 
 
+class Entries(Schedule):
+    """Every environment five times over: no visit after the first adds a cache entry, a trace or an executable."""
+
+    word = "entries"
+    rule = "cache.entries"
+
+    def check(self, plan: Plan) -> None:
+        _cached(plan)
+
+    def steps(self, plan: Plan) -> list[Step]:
+        return _visits(plan) * 5
+
+    def script(self, script: Script) -> list[str]:
+        calls = _calls(script, _visits(script.plan))
+        return [*script.run(), "def steps():", "    for _ in range(5):", *[f"    {line}" for line in calls]]
+
+
 class Clear(Schedule):
     """All environments, `jax.clear_caches()`, all environments twice more."""
 
@@ -158,10 +175,14 @@ class Disk(Schedule):
         if plan.swapped is not None:
             visits += [dataclasses.replace(s, variant="swapped", about=s.about + ", names swapped", environment=(*s.environment, "swapped"), sizes=s.sizes) for s in _visits(plan.swapped)]
         visits = [dataclasses.replace(step, rule=self.rule) for step in visits]
-        return visits + [dataclasses.replace(step, cold=True, about=f"{step.about}, from disk") for step in visits]
+        from_disk = [dataclasses.replace(step, cold=True, about=f"{step.about}, from disk") for step in visits]
+        elsewhere = dataclasses.replace(visits[0], cold=True, about=f"{visits[0].about}, in a second process")
+        return [*visits, *from_disk, elsewhere]
 
     def script(self, script: Script) -> list[str]:
-        script.module.imports("import tempfile")
+        for line in ("import linecache", "import os", "import subprocess", "import sys", "import tempfile"):
+            script.module.imports(line)
+        first = script.call(_visits(script.plan)[0].sizes)
         script.module.imports("from jax.experimental.compilation_cache import compilation_cache")
         calls = [f"    {line}" for line in _calls(script, _visits(script.plan))]
         if script.plan.swapped is not None:
@@ -175,6 +196,18 @@ class Disk(Schedule):
             "    compilation_cache.reset_cache()",
             "",
             "",
+            "def second_process(folder):",
+            "    code = \"import sys; scope = dict(__name__='second', __file__=''); exec(sys.stdin.read(), scope); scope['save'](sys.argv[1])\"",
+            '    source = "".join(linecache.getlines(__file__))',
+            '    subprocess.run([sys.executable, "-c", code, folder], input=source, text=True, check=True)',
+            '    return dict(np.load(os.path.join(folder, "results.npz")))',
+            "",
+            "",
+            "def save(folder):",
+            "    use_disk(folder)",
+            f'    np.savez(os.path.join(folder, "results.npz"), **jax.tree.map(np.asarray, {first}))',
+            "",
+            "",
             "def steps():",
             "    folder = tempfile.TemporaryDirectory()",
             "    use_disk(folder.name)",
@@ -182,6 +215,7 @@ class Disk(Schedule):
             *calls,
             "        jax.clear_caches()",
             *calls,
+            "        yield second_process(folder.name)",
             "    finally:",
             "        use_disk(None)",
             "        folder.cleanup()",
@@ -594,6 +628,7 @@ SCHEDULES: dict[str, Schedule] = {
     schedule.word: schedule
     for schedule in (
         Sizes(),
+        Entries(),
         Clear(),
         Swap(),
         Unbound(),

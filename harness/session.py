@@ -227,7 +227,7 @@ def _died(case: Case, death: Death, deadline: float) -> Result:
         first = next((text for text in death.log.splitlines() if text.strip()), "")
         message = f"the process ended with {how}: {first[:300]}"
     verdict = Verdict.HANG if death.hang else Verdict.CRASH
-    rule = case.leaf.rule
+    rule = case.rule
     return {
         "case": str(case),
         "rule": rule,

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import re
-import types
-from collections.abc import Mapping
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 from hypothesis import strategies as st
 
 from harness.case import OPERANDS, SETTINGS, Case, read_shape
 from harness.compat import Spelling, spelling
 from harness.layers import LAYERS, LEAVES
 from harness.layers.base import Definition, Param
-from harness.program import Plan
-from harness.render import render
 
 SPELLING: Spelling = spelling("0.10.2")
 
@@ -119,15 +112,3 @@ def likely(draw: st.DrawFn) -> Case:
     dtype = draw(st.sampled_from(["float32", "float32", "bfloat16", "int8", "bool", "complex64", "float64"]))
     operand = draw(st.sampled_from(["argument"] * 4 + ["closure", "constant"]))
     return Case((*outer, *inner), leaf, operand, dtype, read_shape(shape) or (), payload)
-
-
-def operand_of(plan: Plan, sizes: Mapping[str, int]) -> np.ndarray | None:
-    """The operand as the rendered module makes it, by running only that function of the module: no JAX."""
-    made = ast.parse(render(plan, SPELLING).source)
-    body = [node for node in made.body if isinstance(node, ast.FunctionDef) and node.name == "operand"]
-    if not body:
-        return None
-    space: dict[str, Any] = {"np": np, "jnp": types.SimpleNamespace(bfloat16=ml_dtypes.bfloat16)}
-    exec(compile(ast.Module(list(body), []), "<operand>", "exec"), space)  # noqa: S102 - our own rendering
-    wanted = [argument.arg for argument in body[0].args.args]
-    return np.asarray(space["operand"](**{name: sizes[name] for name in wanted}))

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import second
 from hypothesis import HealthCheck, assume, given, settings
-from programs import likely, operand_of
+from programs import likely
 
 from harness import reference
 from harness.case import Case, parse_line
 from harness.errors import Illegal
+from harness.exact import operand as operand_of
 from harness.layers import LAYERS, LEAVES
 from harness.program import Plan, plan
 
@@ -37,7 +38,7 @@ print("none")
 """
 
 CONTROLLER = (
-    *("case", "collectives", "compat", "decode", "dims", "dtypes", "errors", "isolate", "judge", "layers", "names"),
+    *("case", "collectives", "compat", "decode", "dims", "dtypes", "errors", "exact", "isolate", "judge", "layers", "names"),
     *("observed", "parameters", "payloads", "plugin", "profiles", "program", "reference", "render", "schedules"),
     *("session", "space", "verdicts"),
 )
@@ -140,7 +141,7 @@ LINES = """
     vmap(i:3) > linearize > scan(2) > psum(i) | payload=counting
     vmap(i:2) > vmap(j:2) > vjp > psum(i) & all_gather(j) | payload=counting
     vmap(i:3) > vjp > cond(index i) > ppermute(i) & psum(i) | payload=counting shape=2
-    vmap(i:3) > vjp > while_loop(index i) > psum(i) | payload=counting shape=scalar
+    vmap(i:3) > vjp > fori_loop(2) > psum(i) | payload=counting shape=scalar
     vmap(i:2) > vjp > jvp > psum(i) | payload=origin shape=2
     vmap(i:2) > vjp > vjp > ppermute(i) | payload=origin shape=scalar
     shard_map(i:2, check=off) > vjp > all_gather(i) & psum(i) | payload=counting

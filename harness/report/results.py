@@ -96,6 +96,21 @@ class Run:
         return value if isinstance(value, int) else None
 
     @property
+    def applicable(self) -> int:
+        """Cases that ought to have a verdict about a law: all that were promised, less those not applicable."""
+        away = sum(result.verdict == Verdict.NOT_APPLICABLE for result in self.results)
+        return len(self.results) + self.undecided - away
+
+    @property
+    def passed(self) -> int:
+        return sum(result.passing for result in self.results)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in cases, over all workers."""
+        return sum(result.seconds for result in self.results)
+
+    @property
     def undecided(self) -> int:
         """Promised cases for which there is no line at all."""
         return max(0, (self.promised or 0) - len(self.results))

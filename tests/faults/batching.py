@@ -381,7 +381,7 @@ def co_pmap_out_axes(jax):
 
 
 def _with_groups(change):
-    """Let the collectives of shard_map and pmap use other groups of devices: `change(groups, mesh, names)`."""
+    """Let collectives of shard_map and pmap use other groups of devices: `change(groups, mesh, names)`."""
     from jax._src.lax import parallel
 
     @around(parallel, "_replica_groups")

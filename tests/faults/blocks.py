@@ -1,4 +1,4 @@
-"""Faults in the collectives that cut their operand into blocks: all_to_all, psum_scatter, and the ragged one."""
+"""Faults in the collectives that cut operands into blocks: all_to_all, psum_scatter, and the ragged one."""
 
 from __future__ import annotations
 

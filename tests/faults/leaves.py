@@ -21,7 +21,7 @@ def is_traced(x: Any) -> bool:
 
 
 def around_leaves(name: str) -> Callable[[Callable], Callable]:
-    """Decorator: a collective of jax.lax; gets the original, ONE leaf of its operand, the axis name, the rest.
+    """Decorator: a collective of jax.lax; gets the original, ONE leaf, the axis name, the rest.
 
     The public function is wrapped, so eager and staged programs and every binder are concerned alike.
     """

@@ -110,7 +110,7 @@ def md_donation_shifted(jax):
 
 
 def _around_device_put(jax):
-    """Decorator: jax.device_put of an array to a NamedSharding; gets the original, the array, the sharding."""
+    """Decorator: jax.device_put of an array to a NamedSharding; gets the original, both of them."""
     from jax._src import api
 
     def patch(replacement):
