@@ -27,7 +27,7 @@ from harness.schedules import SCHEDULES
 
 Shape = tuple[Dim, ...]
 
-OPERANDS = ("argument", "closure", "constant")
+OPERANDS = ("argument", "tree", "closure", "constant")
 
 
 def read_shape(text: str) -> Shape | None:
@@ -75,7 +75,8 @@ class Case:
     Attributes:
       layers: outermost first.
       leaf: the collective or axis query.
-      operand: "argument", "closure", "constant" (the Python number 1) or another Python number.
+      operand: "argument"; "tree" (the leaf gets a pytree made of the argument and its double); "closure" (an array
+        the leaf closes over); "constant" (the Python number 1) or another Python number.
       dtype: of the operand.
       shape: local shape of the operand, as one position of every axis sees it, without the payload's basis dimension.
       payload: which values the operand has.
@@ -102,9 +103,14 @@ class Case:
         return dataclasses.replace(self, leaf=leaf)
 
     @property
+    def takes_argument(self) -> bool:
+        """Whether the leaf's operand is the program's argument x."""
+        return self.operand in ("argument", "tree")
+
+    @property
     def rule(self) -> str:
         """The law about the leaf's value."""
-        constant = self.operand not in ("argument", "closure")
+        constant = not self.takes_argument and self.operand != "closure"
         return "psum.constant" if constant and self.leaf.word == "psum" else self.leaf.rule
 
 

@@ -7,15 +7,20 @@ is what an off-the-shelf array cannot give. Everything is deterministic.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
-from harness.case import parse_line
+from harness import expectations
+from harness.case import Case, parse_line
+from harness.expectations import Expectation
 from harness.layers.base import Layer
 from harness.layers.binders import Binder
-from harness.program import unit_of
+from harness.parameters import KEYS, parameters
+from harness.program import plan, unit_of
 from harness.space import FACTORS, Row, Space
+from harness.verdicts import Kind, Verdict
 
 Design = tuple[str, ...]
 Key = tuple[int, ...]
@@ -39,6 +44,7 @@ class Covering:
         self.random = random.Random(space.suite)
         self.touching = [[design for design in self.designs if factor in design] for factor in range(len(FACTORS))]
         self.missing = {key: None for design in self.designs for key in self._product(design)}
+        self._companies: dict[Row, tuple[str, ...] | None] = {}
         self.infeasible: set[Key] = set()
         self.pool: list[list[Row]] = [[] for _ in self.value]
 
@@ -63,6 +69,14 @@ class Covering:
         for key in self.keys(row, self.designs):
             self.missing.pop(key, None)
         self.remember(row)
+
+    def company(self, row: Row) -> tuple[str, ...] | None:
+        """Rows with equal answers may share a program; None: this one fails as a whole and would take others along."""
+        if row not in self._companies:
+            case = self.space.case(row)
+            fails = case.leaf.declined(plan(case).inside) or any(_covers(entry, case) for entry in failing())
+            self._companies[row] = None if fails else unit_of(case)
+        return self._companies[row]
 
     def cost(self, row: Row) -> float:
         return row_cost(self.space, row)
@@ -130,13 +144,15 @@ class Covering:
 
     def bundle(self, row: Row) -> list[Row]:
         """The row with further leaves that meet something missing and can share its program."""
-        rows, unit = [row], unit_of(self.space.case(row))
+        rows, company = [row], self.company(row)
+        if company is None:
+            return rows
         others = [(leaf, *row[1:]) for leaf in self.space.table[0] if leaf != row[0]]
         ranked = sorted(others, key=lambda other: -self.gain(other, 0))
         for other in ranked:
             if len(rows) == self.space.bundle or not self.gain(other, 0):
                 break
-            if self.space.legal(other) and unit_of(self.space.case(other)) == unit and self.space.fits([*rows, other]):
+            if self.space.legal(other) and self.company(other) == company and self.space.fits([*rows, other]):
                 rows.append(other)
         return sorted(rows, key=lambda other: self.space.table[0].index(other[0]))
 
@@ -169,8 +185,9 @@ class Covering:
         rest = sorted(dict.fromkeys(rows), key=lambda row: order.index(row[0]))
         lines = []
         while rest:
-            units = {row: unit_of(self.space.case(row)) for row in rest}
-            taken = [row for row in rest if units[row] == units[rest[0]]][: self.space.bundle]
+            company = self.company(rest[0])
+            size = self.space.bundle if company is not None else 1
+            taken = [rest[0], *[row for row in rest[1:] if self.company(row) == company]][:size]
             rest = [row for row in rest if row not in taken]
             lines.append(self.space.line(taken))
         return lines
@@ -178,6 +195,17 @@ class Covering:
 
 def _starts(space: Space) -> list[int]:
     return [0, *itertools.accumulate(len(table) for table in space.table)]
+
+
+@functools.cache
+def failing() -> list[Expectation]:
+    """Expectations of programs that raise or end the process, under whatever version."""
+    entries = expectations.load(Path(__file__).resolve().parent.parent / "configs" / "expectations", KEYS)
+    return [entry for entry in entries if entry.kind == Kind.RAISED or entry.verdict in (Verdict.CRASH, Verdict.HANG)]
+
+
+def _covers(entry: Expectation, case: Case) -> bool:
+    return entry.covers(str(case), parameters(case))
 
 
 # What the profiles ask for

@@ -9,5 +9,5 @@ from harness.layers.binders import DEVICE_ORDERS
 
 def ordered(order: str, count: int) -> list[int]:
     """Device ids in one of the named orders, by evaluating the very expression that rendered programs carry."""
-    devices = eval(DEVICE_ORDERS[order].format(count=count), {"jax": jax})  # noqa: S307 - our own table
+    devices = eval(DEVICE_ORDERS[order].format(count=count), {"jax": jax})
     return [device.id for device in devices]

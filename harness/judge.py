@@ -13,8 +13,8 @@ from harness.decode import describe
 from harness.dtypes import WIDE
 from harness.layers.base import Values
 from harness.layers.binders import Pmap, ShardMap
-from harness.program import Plan
 from harness.observed import Observation, Output
+from harness.program import Plan
 from harness.schedules import SCHEDULES, Step
 from harness.verdicts import Finding, Kind
 
@@ -280,7 +280,8 @@ def keeps_entries(plan: Plan) -> bool:
     call, today: the trace that is current is part of the key. The schedule `entries` shows it; elsewhere it would
     only drown the rest.
     """
-    return plan.case.layers[0].word in ("jit", "pmap") or plan.case.schedule == "entries"
+    outer_jit = plan.case.layers[0].word in ("jit", "pmap")
+    return plan.case.schedule == "entries" or (plan.case.schedule == "sizes" and outer_jit)
 
 
 def keeps_executables(plan: Plan) -> bool:

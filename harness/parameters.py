@@ -52,7 +52,7 @@ def _options(case: Case) -> Iterable[str]:
     for definition in (*case.layers, case.leaf):
         for param in definition.params:
             value = getattr(definition, param.name)
-            default = definition.__dataclass_fields__[param.name].default
+            default = definition.default(param.name)
             if param.kind == "flag" and value:
                 yield f"{definition.word}.{param.keyword}"
             elif param.kind == "keyword" and value != default:

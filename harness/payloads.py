@@ -88,8 +88,3 @@ def local_shape(payload: str, shape: tuple[Dim, ...], count: Dim) -> tuple[Dim, 
 def count_of(mapped: tuple[Dim, ...], shape: tuple[Dim, ...]) -> Dim:
     """How many values a payload numbers."""
     return product((*mapped, *shape))
-
-
-def largest(payload: str, count: int) -> int:
-    """The largest magnitude among `count` finite values of a payload (before they are scaled)."""
-    return {"basis": 1, "special": 5, "empty": 0, "origin": count // 2, "bulk": 7 * count}.get(payload, count)

@@ -60,7 +60,7 @@ class Run:
 
     def _folder(self) -> Path:
         if self.is_worker:
-            return Path(self.config.workerinput["conformance_results"])
+            return Path(getattr(self.config, "workerinput")["conformance_results"])
         given = self.config.getoption("--resume") or self.config.getoption("--results")
         if self.config.getoption("--resume") and not (Path(given) / journal.RESULTS).exists():
             raise UsageError(f"--resume {given}: holds no {journal.RESULTS}")

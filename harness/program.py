@@ -10,14 +10,12 @@ import functools
 
 from harness import payloads
 from harness.case import Case
-from harness.dims import ONE, Dim, product
-from harness.dtypes import SIGNIFICAND, is_complex
+from harness.dims import Dim, product
 from harness.errors import Illegal
 from harness.layers.base import Axis, Layer, Place, Scope, Type, Types
-from harness.layers.binders import Binder, Pmap, ShardMap
-from harness.layers.control import Branch, Control, Loop
+from harness.layers.binders import Binder, Pmap, ShardMap, Vmap
+from harness.layers.control import Control, Loop
 from harness.layers.leaves import Leaf, Pmean, Query
-from harness.layers.staging import COTANGENT_PERIOD, TANGENT
 from harness.names import NAME_KINDS
 from harness.schedules import SCHEDULES
 
@@ -103,8 +101,6 @@ def plan(case: Case, others: tuple[Leaf, ...] = ()) -> Plan:
     leaves = _keyed((case.leaf, *others))
     unit = product(tuple(Dim(1, (inside.find(name).key,)) for name in unit_of(case)))
     draft = Plan(case, leaves, (), inside, operand, local, mapped, params, unit)
-    if local is not None:
-        _check_exact(draft)
     outputs = leaf_types(draft)
     places: list[Place] = []
     for depth in reversed(range(len(case.layers))):
@@ -154,7 +150,14 @@ def _leaf_type(plan_: Plan, leaf: Leaf, local: Type) -> Type:
             raise Illegal(f"{leaf.word} of a Python constant")
         dtype = "float32" if "." in case.operand or leaf.word == "pmean" else "int32"
         return dataclasses.replace(leaf.output(Type((), dtype), plan_.inside), vary=frozenset())
-    return local if plan_.case.schedule == "raises" else leaf.output(local, plan_.inside)
+    if plan_.case.schedule == "raises":
+        return local
+    output = leaf.output(local, plan_.inside)
+    if case.operand != "tree":
+        return output
+    if isinstance(leaf, Query):
+        raise Illegal(f"{leaf.word} takes no operand")
+    return dataclasses.replace(output, shape=(Dim(2), *output.shape))
 
 
 def _scopes(case: Case) -> list[Scope]:
@@ -190,14 +193,14 @@ def _params(case: Case) -> tuple[str, ...]:
     needs_n = any(isinstance(layer, Control) and layer.count.kind == "arg" for layer in case.layers)
     if case.n != Case.n and not needs_n:
         raise Illegal("nothing here reads n")
-    needs_x = case.operand == "argument" or any(isinstance(layer, Pmap) for layer in case.layers)
+    needs_x = case.takes_argument or any(isinstance(layer, Pmap) for layer in case.layers)
     return ("x",) * needs_x + ("n",) * needs_n
 
 
 def _operand(case: Case, scopes: list[Scope]) -> tuple[Type | None, Type | None, tuple[str, ...]]:
     """(local type, outside type, mapped keys) of the operand."""
     payloads.check_dtype(case.payload, case.dtype)
-    if case.operand not in ("argument", "closure"):
+    if not case.takes_argument and case.operand != "closure":
         if (case.dtype, case.shape, case.payload) != (Case.dtype, Case.shape, Case.payload):
             raise Illegal("a number has no dtype, shape or payload to choose")
         if _params(case)[:1] == ("x",):
@@ -224,7 +227,7 @@ def _mapped(layer: Layer, inside: Scope) -> list[str]:
     if isinstance(layer, ShardMap):
         used = {symbol for dim in layer._in_spec() for symbol in dim}
         return [axis.key for axis in layer.own_axes(inside) if axis.symbol in used]
-    if isinstance(layer, Binder) and getattr(layer, "entry") != "none":
+    if isinstance(layer, Vmap) and layer.entry != "none":
         return [inside.axes[-1].key]
     return []
 
@@ -253,36 +256,6 @@ def _check_divergence(case: Case, leaves: tuple[Leaf, ...], scopes: list[Scope])
     for leaf in leaves:
         if case.schedule != "raises" and leaf.communicates and leaf.keys(scopes[-1]) & diverged:
             raise Illegal("a collective inside control flow on which devices diverge")
-
-
-def _check_exact(draft: Plan) -> None:
-    """Every value on the way must be a whole number that the dtype holds: an upper bound of them all."""
-    case, bits = draft.case, SIGNIFICAND.get(draft.case.dtype)
-    if bits is None or case.payload == "wrap":
-        return
-    for sizes in draft.steps:
-        count = payloads.count_of(tuple(Dim(1, (key,)) for key in draft.mapped), case.shape).at(sizes)
-        members = max(leaf.axes_size(draft.inside).at(sizes) for leaf in draft.leaves.values())
-        growth, cotangent = members, 0
-        for layer in reversed(case.layers):
-            growth *= _growth(layer, draft, sizes)
-            if layer.word == "vjp":
-                cotangent = max(cotangent, COTANGENT_PERIOD * growth * (len(draft.leaves) + 1))
-        if max(payloads.largest(case.payload, count) * draft.unit.at(sizes) * growth, cotangent) > 2**bits:
-            raise Illegal(f"values that {case.dtype} may not hold exactly")
-
-
-def _growth(layer: Layer, draft: Plan, sizes: dict[str, int]) -> int:
-    """By how much a layer may multiply the values that pass through it."""
-    if layer.family == "derivative":
-        return 1 if layer.word == "vjp" else 1 + TANGENT
-    if not isinstance(layer, Control):
-        return 1
-    if isinstance(layer, Branch):
-        return layer.branches
-    kind = layer.count.kind
-    trips = {"fixed": layer.count.value, "arg": draft.case.n}.get(kind)
-    return 2 ** (sizes[draft.inside.find(layer.count.symbol).key] - 1 if trips is None else trips)
 
 
 def _check_zeros(case: Case, places: list[Place], inside: Scope) -> None:

@@ -30,7 +30,7 @@ def evaluate(plan: Plan, operand: np.ndarray | None, sizes: Mapping[str, int], f
       the results by output key, with the shapes and dtypes that the laws promise.
     """
     with np.errstate(all="ignore"):  # wrap-around and NaN are payloads
-        argument = operand if plan.case.operand == "argument" else None
+        argument = operand if plan.case.takes_argument else None
         return _layer(plan, 0, argument, (operand, factor), Lanes(Scope(), sizes))
 
 
@@ -55,7 +55,10 @@ def _leaf(plan: Plan, leaf: Leaf, x: np.ndarray | None, given: Given, lanes: Lan
         x = np.full(lanes.shape, _constant(plan.case.operand))
         if leaf.word == "psum" and x.dtype != bool:
             x = x.astype(np.float32 if x.dtype.kind == "f" else np.int32)
-    return leaf.evaluate(np.multiply(x, factor).astype(x.dtype) if factor != 1 else x, lanes)
+    x = np.multiply(x, factor).astype(x.dtype) if factor != 1 else x
+    if plan.case.operand == "tree":
+        return np.stack([leaf.evaluate(x, lanes), leaf.evaluate(np.add(x, x), lanes)], axis=lanes.ndim)
+    return leaf.evaluate(x, lanes)
 
 
 def _constant(operand: str) -> int | float | bool:

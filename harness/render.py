@@ -16,7 +16,7 @@ from harness.dims import ONE, Dim
 from harness.dtypes import WIDE, is_complex
 from harness.layers.base import Axis, Scope, Type
 from harness.layers.binders import DEVICE_ORDERS
-from harness.layers.leaves import Query
+from harness.layers.leaves import Leaf
 from harness.names import NAME_KINDS, spell
 from harness.program import Plan
 from harness.schedules import SCHEDULES, Schedule
@@ -339,10 +339,18 @@ def _arrange(plan: Plan, spelled: dict[str, str]) -> str:
     return source
 
 
+def _call(module: Module, leaf: Leaf, x: str) -> str:
+    """Source of a leaf's call, of an array or of a pytree whose results are stacked."""
+    if module.plan.case.operand != "tree":
+        return leaf.expression(module, x, module.plan.inside)
+    call = leaf.expression(module, f'{{"one": {x}, "two": ({x} + {x},)}}', module.plan.inside)
+    return f"(lambda tree: jnp.stack([tree['one'], tree['two'][0]]))({call})"
+
+
 def _leaf(module: Module, schedule: Schedule) -> str:
     plan, factor, flag = module.plan, schedule.factor, schedule.flag
     case = plan.case
-    x = {"argument": "x", "closure": "data", "constant": "1"}.get(case.operand, case.operand)
+    x = {"argument": "x", "tree": "x", "closure": "data", "constant": "1"}.get(case.operand, case.operand)
     lines = ["def {name}(" + ", ".join(plan.params) + "):", "    traces.append(1)"]
     if schedule.meets:
         lines.append("    meet()")
@@ -351,7 +359,7 @@ def _leaf(module: Module, schedule: Schedule) -> str:
         x = "x"
     elif factor:
         x = f"{x} * {factor}"
-    items = [f'"{key}": {leaf.expression(module, x, plan.inside)}' for key, leaf in plan.leaves.items()]
+    items = [f'"{key}": {_call(module, leaf, x)}' for key, leaf in plan.leaves.items()]
     if flag:
         items.append(f'"flag": {flag}')
     text = "    return {" + ", ".join(items) + "}"

@@ -31,7 +31,11 @@ def _listen() -> None:
     """Counts compile events from now on; registered once, since JAX has no public way to take a listener back."""
     if not _listening:
         _listening.append(True)
-        jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: _events.update((name,)))
+
+        def count(event: str, duration_secs: float, **_: str | int) -> None:
+            _events[event] += 1
+
+        jax.monitoring.register_event_duration_secs_listener(count)
 
 
 def compiles() -> int:
@@ -49,7 +53,7 @@ class Loaded:
         sys.modules[self._module.__name__] = self._module  # dataclasses look their module up
         linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
         self._code = compile(source, filename, "exec")
-        self._x64 = jax.config.jax_enable_x64
+        self._x64 = jax.config.read("jax_enable_x64")
 
     def execute(self) -> str:
         """Runs the module's top level; returns what it raised, or ""."""
@@ -70,7 +74,7 @@ class Loaded:
     def close(self) -> None:
         del sys.modules[self._module.__name__]
         self.namespace.clear()
-        if jax.config.jax_enable_x64 != self._x64:
+        if jax.config.read("jax_enable_x64") != self._x64:
             jax.config.update("jax_enable_x64", self._x64)
         linecache.cache.pop(self.filename, None)
 
@@ -88,7 +92,7 @@ def observe(loaded: Loaded, count: int) -> Iterator[Observation]:
                 yield Observation({}, error=f"{type(result).__name__}: {result}")
                 continue
             outputs = {key: _output(value) for key, value in result.items()}
-        except Exception as error:  # noqa: BLE001 - whatever JAX raises is what we are here to see
+        except Exception as error:
             yield Observation({}, error=f"{type(error).__name__}: {error}", where=_where(loaded.filename))
             return
         entries = compat.entries(loaded.namespace.values())

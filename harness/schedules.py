@@ -253,7 +253,7 @@ class Unbound(Schedule):
 
     def check(self, plan: Plan) -> None:
         _one_environment(plan)
-        if plan.inner_binder is None or "x" in plan.params and plan.local is None:
+        if plan.inner_binder is None or ("x" in plan.params and plan.local is None):
             raise Illegal("needs a binder")
 
     rebinds = True

@@ -61,8 +61,10 @@ class Session:
         return answer["results"]
 
     def close(self) -> None:
-        for thing in (*self._runners.values(), *self._parents.values()):
-            thing.close()
+        for runner in self._runners.values():
+            runner.close()
+        for parent in self._parents.values():
+            parent.close()
         self._runners.clear()
         self._parents.clear()
 
@@ -156,7 +158,7 @@ class Session:
 
     def _confirm(self, result: Result, case: Case, line: str, alone: bool) -> Result:
         """Runs a failure again in fresh processes: still failing, flaky, or dependent on what ran before."""
-        signature = (result["rule"], result["verdict"], result["kind"], case.leaf.word, tuple(l.word for l in case.layers))
+        signature = (result["rule"], result["verdict"], result["kind"], case.leaf.word, tuple(layer.word for layer in case.layers))
         self._confirmed[signature] += 1
         if self._confirmed[signature] > CONFIRMED_ALIKE:
             return result

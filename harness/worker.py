@@ -22,7 +22,6 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-
 Handler = Callable[[dict[str, Any]], Any]
 
 
@@ -91,7 +90,7 @@ def _run(channel: socket.socket, log: int, handle: Handler) -> None:
         _serve(channel, handle)
     except (BrokenPipeError, ConnectionResetError):
         pass
-    except BaseException:  # noqa: BLE001 - the log is all that will be left
+    except BaseException:
         traceback.print_exc()
         status = 1
     os._exit(status)

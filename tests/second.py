@@ -57,7 +57,7 @@ class World:
 
 def evaluate(plan: Plan, operand: np.ndarray | None, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
     """The program's outputs, position by position."""
-    x = operand if plan.case.operand == "argument" else None
+    x = operand if plan.case.takes_argument else None
     with np.errstate(all="ignore"):
         return _run(0, {(): x}, World(plan, operand), sizes)[()]
 

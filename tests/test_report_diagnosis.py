@@ -33,7 +33,11 @@ SINGLE = {
     ),
     "an option": (fails(option="all_gather.tiled"), {"option": ("all_gather.tiled",)}),
     "several collectives": (
-        lambda own: "wrong value" if "scan" in own["control"] and own["leaf"][0] in ("psum", "pmax", "all_gather") else "",
+        lambda own: (
+            "wrong value"
+            if "scan" in own["control"] and own["leaf"][0] in ("psum", "pmax", "all_gather")
+            else ""
+        ),
         {"control": ("scan",), "leaf": ("all_gather", "pmax", "psum")},
     ),
     "order of layers": (
@@ -48,7 +52,10 @@ SINGLE = {
         lambda own: "wrong value" if own["dtype"][0] in ("uint8",) and own["leaf"] == ("pmin",) else "",
         {"leaf": ("pmin",), "dtype": ("uint8",)},
     ),
-    "outside any control flow": (fails(control="none", leaf="pmax"), {"control": ("none",), "leaf": ("pmax",)}),
+    "outside any control flow": (
+        fails(control="none", leaf="pmax"),
+        {"control": ("none",), "leaf": ("pmax",)},
+    ),
 }
 
 
@@ -71,7 +78,10 @@ def test_the_true_parameters_are_named_at_every_size_of_profile(count):
     hits = tried = 0
     wanted = 30000 // max(count, 1000)
     while tried < wanted:
-        where = {"leaf": rng.choice(("psum", "ppermute", "all_to_all", "axis_index")), "control": rng.choice(("scan", "cond"))}
+        where = {
+            "leaf": rng.choice(("psum", "ppermute", "all_to_all", "axis_index")),
+            "control": rng.choice(("scan", "cond")),
+        }
         if rng.random() < 0.5:
             where = {"binder": rng.choice(("vmap", "pmap")), "staging": rng.choice(("jit", "custom_vjp"))}
         found = results(count, fails(**where), seed=rng.randrange(2))
@@ -84,7 +94,11 @@ def test_the_true_parameters_are_named_at_every_size_of_profile(count):
 
 
 def test_independent_causes_are_told_apart():
-    truths = fails(leaf="pmax", dtype="bool"), fails("crash", control="cond", binder="pmap"), fails(derivative="vjp", leaf="psum")
+    truths = (
+        fails(leaf="pmax", dtype="bool"),
+        fails("crash", control="cond", binder="pmap"),
+        fails(derivative="vjp", leaf="psum"),
+    )
     diagnosis = diagnose(results(6000, *truths))
     assert [conditions(cause) for cause in diagnosis.causes] == [
         {"control": ("cond",), "binder": ("pmap",)},
@@ -97,7 +111,9 @@ def test_independent_causes_are_told_apart():
 
 def test_only_cases_held_to_the_law_count_as_passing():
     """A case with one environment says nothing about stale entries."""
-    found = results(4000, lambda own: "stale entry" if "scan" in own["control"] and own["environments"] != ("1",) else "")
+    found = results(
+        4000, lambda own: "stale entry" if "scan" in own["control"] and own["environments"] != ("1",) else ""
+    )
     (cause,) = diagnose(found).causes
     assert conditions(cause) == {"control": ("scan",)}
     assert cause.elsewhere[1] == sum(r.passing and "cache.fresh" in r.rules for r in found)
@@ -162,8 +178,14 @@ def test_everything_and_nothing():
 
 def test_verdicts_that_say_nothing_are_left_out():
     found = results(3000, fails(leaf="ppermute"))
-    found = [dataclasses.replace(r, verdict=Verdict.EXPECTED_FAIL) if r.failing and k % 2 else r for k, r in enumerate(found)]
-    found = [dataclasses.replace(r, verdict=Verdict.NOT_APPLICABLE) if r.passing and k % 3 else r for k, r in enumerate(found)]
+    found = [
+        dataclasses.replace(r, verdict=Verdict.EXPECTED_FAIL) if r.failing and k % 2 else r
+        for k, r in enumerate(found)
+    ]
+    found = [
+        dataclasses.replace(r, verdict=Verdict.NOT_APPLICABLE) if r.passing and k % 3 else r
+        for k, r in enumerate(found)
+    ]
     (cause,) = diagnose(found).causes
     assert conditions(cause) == {"leaf": ("ppermute",)}
     assert cause.failing == cause.held == sum(r.failing for r in found)
@@ -195,7 +217,10 @@ def test_it_takes_seconds_at_fifty_thousand_cases(truth):
 
 
 def test_the_screen_is_kept():
-    truths = [fails(leaf=leaf, dtype=dtype) for leaf, dtype in (("psum", "int8"), ("pmax", "bool"), ("pmin", "uint8"))]
+    truths = [
+        fails(leaf=leaf, dtype=dtype)
+        for leaf, dtype in (("psum", "int8"), ("pmax", "bool"), ("pmin", "uint8"))
+    ]
     lines = diagnosis_lines(diagnose(results(6000, *truths, sometimes(0.01, fails()))), width=80, height=12)
     assert len(lines) <= 13
     assert all(len(line) <= 80 for line in lines)

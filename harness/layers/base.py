@@ -178,14 +178,17 @@ class Definition:
     word: ClassVar[str]
     params: ClassVar[tuple[Param, ...]] = ()
 
+    def default(self, name: str) -> Any:
+        """The value a parameter has where it is not written."""
+        return next(field.default for field in dataclasses.fields(self) if field.name == name)  # type: ignore[arg-type]
+
     def __str__(self) -> str:
         parts = []
-        fields = {field.name: field for field in dataclasses.fields(self)}  # type: ignore[arg-type]
         for param in self.params:
             value = getattr(self, param.name)
             if param.kind in ("positional", "bindings"):
                 parts.append(param.write(value))
-            elif value != fields[param.name].default:
+            elif value != self.default(param.name):
                 parts.append(param.keyword if param.kind == "flag" else f"{param.keyword}={param.write(value)}")
         return self.word + (f"({', '.join(parts)})" if parts else "")
 

@@ -9,7 +9,20 @@ import numpy as np
 
 from harness.dims import ONE, Dim, product
 from harness.errors import Illegal
-from harness.layers.base import Axis, Inner, Lanes, Layer, Layout, Param, Place, Scope, Type, Types, Values, choice
+from harness.layers.base import (
+    Axis,
+    Inner,
+    Lanes,
+    Layer,
+    Layout,
+    Param,
+    Place,
+    Scope,
+    Type,
+    Types,
+    Values,
+    choice,
+)
 
 if TYPE_CHECKING:
     from harness.render import Module
@@ -384,7 +397,7 @@ def split_blocks(x: np.ndarray, spec: Spec, mesh: dict, outer: int) -> np.ndarra
     for name in mesh:
         if name not in places:
             places[name] = x.ndim
-            x = np.broadcast_to(x[..., None], x.shape + (mesh[name],))
+            x = np.broadcast_to(x[..., None], (*x.shape, mesh[name]))
     return x.transpose([*range(outer), *(places[name] for name in mesh), *local])
 
 

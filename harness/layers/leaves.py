@@ -231,7 +231,7 @@ WRONG_PERMUTATIONS = frozenset({"outside", "twice"})
 
 def pairs(kind: str, size: int) -> list[tuple[int, int]]:
     """The permutation of that kind for an axis of `size` members."""
-    return list(eval(PERMUTATIONS[kind].format(size=size)))  # noqa: S307 - our own table above
+    return list(eval(PERMUTATIONS[kind].format(size=size)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -59,7 +59,9 @@ def _case(suite: str, result: Result) -> Iterator[str]:
     name = f"classname={_attribute(suite)} name={_attribute(result.case)}"
     yield f'<testcase {name} time="{result.seconds:.3f}">'
     own = {key: " ".join(values) for key, values in result.parameters.items() if key not in DERIVED}
-    yield from _properties({"rule": result.rule, **{key: value for key, value in own.items() if value != "none"}})
+    yield from _properties(
+        {"rule": result.rule, **{key: value for key, value in own.items() if value != "none"}}
+    )
     yield from _outcome(result)
     yield "</testcase>"
 
@@ -87,7 +89,10 @@ def _undecided(count: int) -> Iterator[str]:
 
 def _properties(found: dict[str, object]) -> Iterator[str]:
     if found:
-        items = (f"<property name={_attribute(key)} value={_attribute(str(value))}/>" for key, value in found.items())
+        items = (
+            f"<property name={_attribute(key)} value={_attribute(str(value))}/>"
+            for key, value in found.items()
+        )
         yield f"<properties>{''.join(items)}</properties>"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from harness.report.diagnosis import Cause, Diagnosis, Lone, symptom
@@ -12,17 +13,20 @@ from harness.report.terminal import counts_line
 from harness.report.words import first_line, symptoms
 from harness.verdicts import GOOD, Verdict
 
+BAR = re.compile(r"(?<!\\)\|")
 CASES = 100
 """Cases listed; the results folder has all."""
 
 
 def summary(run: Run, diagnosis: Diagnosis) -> str:
     """The whole run on one page of Markdown."""
-    return "\n".join([*_head(run), *_diagnosis(diagnosis), *_matrix(standard(run.results)[0]), *_cases(run), ""])
+    return "\n".join(
+        [*_head(run), *_diagnosis(diagnosis), *_matrix(standard(run.results)[0]), *_cases(run), ""]
+    )
 
 
 def _head(run: Run) -> Iterator[str]:
-    yield f"## {'✅' if run.good else '❌'} Axis conformance: {counts_line(run)}"
+    yield f"## {'✅' if run.good else '❌'} Axis conformance: {text(counts_line(run))}"
     yield ""
     if run.undecided:
         yield f"**Not complete**: {run.undecided:,} of {run.promised:,} promised cases have no verdict."
@@ -74,7 +78,9 @@ def _matrix(matrix: Matrix) -> Iterator[str]:
     yield ""
     yield "Failing/decided cases; · none fails, – not applicable, (n) as expected."
     yield ""
-    yield from table(["", *matrix.columns], ([row, *_cells(matrix, row)] for row in matrix.rows))
+    yield from table(
+        ["", *map(text, matrix.columns)], ([text(row), *_cells(matrix, row)] for row in matrix.rows)
+    )
     yield ""
 
 
@@ -84,11 +90,11 @@ def _cells(matrix: Matrix, row: str) -> list[str]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A Markdown table; `|` in a cell is escaped."""
-    yield "| " + " | ".join(cell.replace("|", "\\|") for cell in head) + " |"
-    yield "|" + "---|" * len(head)
-    for row in rows:
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+    """A Markdown table; a bar in a cell is escaped."""
+    for number, row in enumerate([head, *rows]):
+        yield "| " + " | ".join(BAR.sub(r"\\|", cell) for cell in row) + " |"
+        if number == 0:
+            yield "|" + "---|" * len(head)
 
 
 def _cases(run: Run) -> Iterator[str]:
@@ -107,11 +113,16 @@ def _cases(run: Run) -> Iterator[str]:
     yield "</details>"
 
 
+SPECIAL = str.maketrans(
+    {**{char: "\\" + char for char in "\\`*_[]#|~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"}
+)
+LONGEST = 400
+
+
 def text(plain: str) -> str:
-    """Plain text that stays plain in Markdown."""
-    for char in "\\`*_[]<>#":
-        plain = plain.replace(char, f"&#{ord(char)};")
-    return " ".join(plain.split())
+    """Plain text that stays plain in Markdown, on one line."""
+    plain = " ".join(plain.split())
+    return (plain if len(plain) <= LONGEST else plain[:LONGEST] + " ...").translate(SPECIAL)
 
 
 def code(plain: str) -> str:
@@ -130,7 +141,9 @@ def badge(run: Run) -> str:
     The denominator is every case the profile promised, less those that are not applicable on the backend; so expected
     failures, skipped and missing cases lower the figure.
     """
-    bad = sum(result.verdict not in GOOD and result.verdict != Verdict.UNEXPECTED_PASS for result in run.results)
+    bad = sum(
+        result.verdict not in GOOD and result.verdict != Verdict.UNEXPECTED_PASS for result in run.results
+    )
     colour = "red" if bad or not run.results else "yellow" if run.undecided or not run.good else "brightgreen"
     figure = f"{run.passed:,} / {run.applicable:,} pass" if run.results else "no results"
     record = {"schemaVersion": 1, "label": "axis conformance", "message": figure, "color": colour}

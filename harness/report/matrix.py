@@ -116,10 +116,10 @@ def matrix_lines(matrix: Matrix, width: int = 100, height: int = 16) -> list[str
     rows, columns = _worst(matrix, rows, columns, width, height)
     head = [matrix.title, *columns]
     body = [[row, *(str(matrix.cells.get((row, column), "")) for column in columns)] for row in rows]
-    note = "failing/decided, (n) as expected, . none fails"
+    note = "failing/decided, (n) expected, . none fails"
     hidden = [(len(matrix.rows) - len(rows), down), (len(matrix.columns) - len(columns), across)]
     if any(count for count, _ in hidden):
-        note += "; not shown: " + " and ".join(f"{count} of {name}" for count, name in hidden if count)
+        note += "; left out " + ", ".join(f"{count} {name}s" for count, name in hidden if count)
     return [*table_lines(head, body), note]
 
 

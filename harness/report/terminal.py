@@ -31,7 +31,9 @@ def screen(run: Run, diagnosis: Diagnosis | None = None, width: int = 0, height:
 
 def counts_line(run: Run) -> str:
     """`9,120 of 9,204 applicable cases pass: 60 fail, 24 expected fail; 700 not applicable (jax 0.10.2, cpu x8)`."""
-    others = [f"{count:,} {verdict.replace('_', ' ')}" for verdict, count in run.counts.items() if verdict != "pass"]
+    others = [
+        f"{count:,} {verdict.replace('_', ' ')}" for verdict, count in run.counts.items() if verdict != "pass"
+    ]
     rest = f": {', '.join(others)}" if others else ""
     return f"{run.passed:,} of {counted(run.applicable, 'applicable case')} pass{rest} ({run.name})"
 

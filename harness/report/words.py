@@ -25,7 +25,9 @@ def diagnosis_lines(diagnosis: Diagnosis, width: int = 100, height: int = 24) ->
 def _rest(diagnosis: Diagnosis, shown: int) -> str:
     causes = max(0, len(diagnosis.causes) - shown)
     lone = len(diagnosis.lone) - max(0, shown - len(diagnosis.causes))
-    parts = [counted(causes, "more cause")] * (causes > 0) + [counted(lone, "more failure") + " by itself"] * (lone > 0)
+    parts = [counted(causes, "more cause")] * (causes > 0) + [
+        counted(lone, "more failure") + " by itself"
+    ] * (lone > 0)
     return "   and " + ", ".join(parts)
 
 
@@ -88,5 +90,7 @@ def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[
     """Columns set under each other, the first to the left, the others to the right."""
     widths = [max(len(row[k]) for row in (head, *rows)) for k in range(len(head))]
     for row in (head, *rows):
-        cells = [row[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        cells = [row[0].ljust(widths[0])] + [
+            cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)
+        ]
         yield "  ".join(cells).rstrip()

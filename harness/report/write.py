@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from harness.case import parse
+from harness.errors import UsageError
+from harness.parameters import parameters, suite_of
 from harness.report import junit, markdown
 from harness.report.diagnosis import Diagnosis, diagnose
 from harness.report.results import ENVIRONMENT, Result, Run, load
 from harness.verdicts import Verdict
 
-NO_TEMPLATES = "report.html was not written: it needs jinja2 (pip install jinja2), then scripts/report {folder}"
+NO_TEMPLATES = (
+    "report.html was not written: it needs jinja2 (pip install jinja2), then scripts/report {folder}"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,13 +75,22 @@ def _writers(run: Run, diagnosis: Diagnosis) -> dict[str, Callable[[], str]]:
 def _with_promise(run: Run, promised: Collection[str]) -> Run:
     """The run with its missing cases as results, and their number in its environment."""
     known = {result.case for result in run.results}
-    missing = [Result(case, Verdict.MISSING) for case in promised if case not in known]
+    missing = [_missing(case) for case in promised if case not in known]
     environment = {**run.environment, "promised": len(known) + len(missing)}
-    try:
+    with contextlib.suppress(OSError):  # the reports still have the number
         replace(run.folder / ENVIRONMENT, json.dumps(environment, indent=2, sort_keys=True) + "\n")
-    except OSError:
-        pass  # the reports still have the number
     return dataclasses.replace(run, results=(*run.results, *missing), environment=environment)
+
+
+def _missing(line: str) -> Result:
+    """A promised case without a verdict, with what its line tells about it."""
+    try:
+        case = parse(line)
+    except UsageError:
+        return Result(line, Verdict.MISSING)
+    return Result(
+        line, Verdict.MISSING, rule=case.leaf.rule, suite=suite_of(case), parameters=parameters(case)
+    )
 
 
 def replace(path: Path, text: str) -> None:

@@ -32,7 +32,7 @@ def operand(program: Plan, sizes: Mapping[str, int]) -> np.ndarray | None:
     if not lines:
         return None
     space: dict[str, Any] = {"np": np, "jnp": SimpleNamespace(bfloat16=ml_dtypes.bfloat16)}
-    exec("\n".join(lines), space)  # noqa: S102 - our own rendering
+    exec("\n".join(lines), space)
     code = space["operand"].__code__
     return np.asarray(space["operand"](**{name: sizes[name] for name in code.co_varnames[: code.co_argcount]}))
 
