@@ -15,9 +15,12 @@ SHOWN = 3
 
 def describe(plan: Plan, key: str, sizes: Mapping[str, int], want: np.ndarray, got: np.ndarray) -> str:
     """A few lines about the first wrong elements."""
-    if plan.case.payload == "basis" and plan.mapped and want.ndim and want.shape[-1] == _count(plan, sizes):
+    equal = _equal(want, got)
+    if equal.all():  # then it is the sign of a zero
+        equal = (np.signbit(want.real) == np.signbit(got.real)) | (want != 0)
+    elif plan.case.payload == "basis" and plan.mapped and want.ndim and want.shape[-1] == _count(plan, sizes):
         return _contributions(plan, key, sizes, want, got)
-    wrong = np.argwhere(~_equal(want, got))
+    wrong = np.argwhere(~equal)
     shown = [f"[{', '.join(map(str, at))}] is {got[tuple(at)]}, should be {want[tuple(at)]}" for at in wrong[:SHOWN]]
     more = f"; {len(wrong) - SHOWN} more of {want.size}" if len(wrong) > SHOWN else ""
     return "; ".join(shown) + more
@@ -56,7 +59,7 @@ def _sources(plan: Plan, sizes: Mapping[str, int], row: np.ndarray) -> str:
         where = np.unravel_index(int(k), shape + local)
         lane = ",".join(f"{key}={at}" for key, at in zip(plan.mapped, where))
         element = ",".join(str(at) for at in where[len(shape) :])
-        times = "" if row[k] == 1 else f"{row[k]}*"
+        times = "" if row[k] == 1 else f"{str(row[k]).removesuffix('.0')}*"
         parts.append(f"{times}({lane})[{element}]")
     more = ", ..." if np.count_nonzero(row) > 2 * SHOWN else ""
     return "{" + ", ".join(parts) + more + "}"

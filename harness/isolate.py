@@ -84,7 +84,7 @@ class Parent:
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [sys.executable, "-m", module, str(theirs.fileno())],
-            env={**os.environ, **environment, "PYTHONPATH": _python_path()},
+            env=_with_root({**os.environ, **environment}),
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
             stdout=self.log,
@@ -222,6 +222,7 @@ def _tail(file: IO[bytes]) -> str:
     return os.pread(file.fileno(), LOG_TAIL, max(0, size - LOG_TAIL)).decode(errors="replace").strip()
 
 
-def _python_path() -> str:
-    known = os.environ.get("PYTHONPATH")
-    return f"{ROOT}{os.pathsep}{known}" if known else str(ROOT)
+def _with_root(environment: dict[str, str]) -> dict[str, str]:
+    """The environment with this project importable from anywhere."""
+    paths = [str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
+    return {**environment, "PYTHONPATH": os.pathsep.join(paths)}

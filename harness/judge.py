@@ -172,9 +172,20 @@ def _stale_from(expected: list[Expected], number: int, key: str, got: Output) ->
         if got.value is None:
             if got.shape == value.shape:
                 return other
-        elif same(value, got.value, strict=False):
+        elif same(*_alike(value, got.value), strict=False):
             return other
     return None
+
+
+def _alike(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both without the dimensions of other lengths along which they do not vary: each position gave the same."""
+    if a.ndim != b.ndim or not a.size or not b.size:
+        return a, b
+    for d in range(a.ndim):
+        first, other = a.take([0], axis=d), b.take([0], axis=d)
+        if a.shape[d] != b.shape[d] and (a == first).all() and (b == other).all():
+            a, b = first, other
+    return a, b
 
 
 def _short(value: np.ndarray | None) -> str:
@@ -280,7 +291,7 @@ def keeps_entries(plan: Plan) -> bool:
     call, today: the trace that is current is part of the key. The schedule `entries` shows it; elsewhere it would
     only drown the rest.
     """
-    outer_jit = plan.case.layers[0].word in ("jit", "pmap")
+    outer_jit = any(layer.word in ("jit", "pmap") for layer in plan.case.layers[:1])
     return plan.case.schedule == "entries" or (plan.case.schedule == "sizes" and outer_jit)
 
 

@@ -50,7 +50,7 @@ PAYLOADS: dict[str, Payload] = {
     "negative": Payload("all negative and distinct", "np.arange(-count, 0).reshape({shape})", dtypes="signed"),
     "wrap": Payload(
         "the largest values of an integer dtype: sums wrap around",
-        "(np.iinfo('{dtype}').max - np.arange(count, dtype='{dtype}')).reshape({shape})",
+        '(np.iinfo("{dtype}").max - np.arange(count, dtype="{dtype}")).reshape({shape})',
         dtypes="integer",
     ),
     "special": Payload(

@@ -7,6 +7,7 @@ level, so that ONE callable meets every axis environment; what does is built onc
 from __future__ import annotations
 
 import dataclasses
+import re
 import textwrap
 
 from harness import payloads
@@ -17,6 +18,7 @@ from harness.dtypes import WIDE, is_complex
 from harness.layers.base import Axis, Scope, Type
 from harness.layers.binders import DEVICE_ORDERS
 from harness.layers.leaves import Leaf
+from harness.layout import tidy
 from harness.names import NAME_KINDS, spell
 from harness.program import Plan
 from harness.schedules import SCHEDULES, Schedule
@@ -139,7 +141,8 @@ class Module:
         if SCHEDULES[self.plan.case.schedule].devices:
             self.per_step = True
             return "devices"
-        return DEVICE_ORDERS[order].format(count=count)
+        source = DEVICE_ORDERS[order].format(count=count)
+        return source.replace("[:(", "[: (").replace("):]", ") :]")
 
     def zeros(self, type_: Type, scope: Scope) -> str:
         """Zeros of a type, marked as varying where JAX tracks that."""
@@ -151,7 +154,7 @@ class Module:
         if not tracked or not self.spelling.varying:
             return zeros
         names = ", ".join(self.name(axis.symbol or "") for axis in tracked)
-        return self.spelling.varying.format(value=zeros, names=f"({names},)" if len(tracked) > 1 else names)
+        return self.spelling.varying.format(value=zeros, names=f"({names})" if len(tracked) > 1 else names)
 
     def size_of_key(self, axis: Axis, scope: Scope) -> str:
         if len(set(axis.sizes)) == 1:
@@ -249,13 +252,10 @@ def _assemble(module: Module, program: list[str]) -> str:
     if "jnp." in text and "import jax.numpy as jnp" not in others:
         others.append("import jax.numpy as jnp")
     head = [*standard, *([""] if standard else []), "import jax", *(o for o in sorted(others) if o.startswith("import jax"))]
-    head += ["import numpy as np", "from jax import lax", *(o for o in sorted(others) if o.startswith("from "))]
+    head += ["import numpy as np"] if re.search(r"\bnp\.", text) else []
+    head += ["from jax import lax", *(o for o in sorted(others) if o.startswith("from "))]
     lines = [f'"""{line_of(plan.case, plan.leaves.values())}"""', "", *head, "", *program]
-    tidy: list[str] = []
-    for line in lines:
-        if line or tidy[-2:] != ["", ""]:
-            tidy.append(line)
-    return "\n".join(tidy).rstrip() + "\n"
+    return "\n".join(tidy("\n".join(lines).split("\n"))) + "\n"
 
 
 STANDARD = ("dataclasses", "enum", "functools", "gc", "threading", "weakref", "linecache", "os", "subprocess", "sys", "tempfile", "concurrent.futures")
@@ -305,14 +305,16 @@ def operand_lines(module: Module) -> list[str]:
     if is_complex(case.dtype):
         factors.append("(1 + 2j)")
     if plan.unit != ONE:
-        factors.append(f"({plan.unit.source(spelled)})")
+        unit = plan.unit.source(spelled)
+        factors.append(f"({unit})" if " " in unit else unit)
     lanes = " * ".join([*factors, body])
     used = sorted({axis for dim in (count, *case.shape, plan.unit) for axis in dim.axes} | set(plan.mapped))
     variables = [axis.key for axis in plan.varying_sizes() if axis.key in used]
     lines = [f"def operand({', '.join(variables)}):", f"    count = {count.source(spelled)}"]
     if "count" not in body:
         lines.pop()
-    cast = f".astype({module.dtype(case.dtype) if case.dtype == 'bfloat16' else repr(case.dtype)})"
+    dtype = module.dtype(case.dtype) if case.dtype == "bfloat16" else f'"{case.dtype}"'
+    cast = f".astype({dtype})"
     arrange = _arrange(plan, spelled)
     lines += [f"    lanes = {lanes}", f"    return {'lanes' + arrange}{cast}"]
     if case.operand == "closure":
@@ -372,5 +374,4 @@ def _factory(module: Module, function: str, factor: str) -> list[str]:
     """Everything inside a function, so that it can be made anew with another closed-over constant."""
     body = "\n".join([*module.kept, *module.built, f"return {function}"])
     lines = textwrap.indent(body, "    ").split("\n")
-    tidy = [line for k, line in enumerate(lines) if line.strip() or (k and lines[k - 1].strip())]
-    return [f"def make({factor}):", *[line.rstrip() for line in tidy], "", ""]
+    return [f"def make({factor}):", *lines, "", ""]

@@ -14,10 +14,9 @@ from typing import Any
 
 from harness.case import SETTINGS, Case, line_of, parse, parse_line
 from harness.errors import Illegal
-from harness.exact import inexact
 from harness.layers.base import Layer
 from harness.layers.leaves import Leaf
-from harness.program import plan
+from harness.program import Plan, plan
 
 FACTORS = (
     "leaf", "binder", "sizes", "middle", "control", "within", "operand", "dtype", "shape", "payload", "names", "schedule",
@@ -80,31 +79,13 @@ class Space:
             fields["n"] = _read(*extra.split("="))
         return Case(tuple(itertools.chain(*layers)), _leaf(at["leaf"]), operand=at["operand"], **fields)
 
-    @functools.cached_property
-    def _known(self) -> dict[Row, bool]:
-        return {}
-
-    def legal(self, row: Row) -> bool:
-        """Whether JAX promises to run the case of this row, and every value on the way is exact."""
-        if row not in self._known:
-            self._known[row] = self._exact(row)
-        return self._known[row]
-
-    def _exact(self, row: Row) -> bool:
+    def plan(self, rows: list[Row]) -> Plan | None:
+        """The typed program of rows that differ in their leaf only; None where JAX does not promise to run it."""
         try:
-            typed = plan.__wrapped__(self.case(row))
+            cases = [self.case(row) for row in rows]
+            return plan.__wrapped__(cases[0], tuple(case.leaf for case in cases[1:]))
         except Illegal:
-            return False
-        return not (_may_round(typed.case) and inexact(typed))
-
-    def fits(self, rows: list[Row]) -> bool:
-        """Whether rows that differ in their leaf only can share one program."""
-        cases = [self.case(row) for row in rows]
-        try:
-            plan.__wrapped__(cases[0], tuple(case.leaf for case in cases[1:]))
-        except Illegal:
-            return False
-        return True
+            return None
 
     def line(self, rows: list[Row]) -> str:
         """The canonical line of rows that differ in their leaf only."""
@@ -138,15 +119,12 @@ class Space:
             control, _, extra = layers[2].partition(" | ")
             parts = [part for part in (*layers[:2], control, layers[3]) if part]
             text = _program(" > ".join(parts), extra.removeprefix("n=") or "2")
-            pattern = re.escape(text).replace(r"\{i\}", f"(?P<i>{NUMBERS})").replace(r"\{j\}", f"(?P<j>{NUMBERS})")
+            pattern = (
+                re.escape(text).replace(r"\{i\}", f"(?P<i>{NUMBERS})").replace(r"\{j\}", f"(?P<j>{NUMBERS})")
+            )
             masked = re.sub(NUMBERS, "*", text.replace("{i}", "1").replace("{j}", "1"))
             found.setdefault(masked, []).append((re.compile(pattern), layers))
         return found
-
-
-def _may_round(case: Case) -> bool:
-    """Whether asking `harness.exact`, which takes a while, is called for: few bits, or means of what wraps."""
-    return case.dtype in ("bfloat16", "float16") or case.leaf.word == "pmean" or case.payload == "bulk"
 
 
 def _program(layers: str, n: str) -> str:

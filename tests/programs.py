@@ -110,5 +110,5 @@ def likely(draw: st.DrawFn) -> Case:
     shape = draw(st.sampled_from([text for text in ("3", "3", "2i", "ix2", "2ix2i", "ij", "scalar") if "j" in bound or "j" not in text]))
     payload = draw(st.sampled_from(["basis", "counting", "origin", "special", "empty"]))
     dtype = draw(st.sampled_from(["float32", "float32", "bfloat16", "int8", "bool", "complex64", "float64"]))
-    operand = draw(st.sampled_from(["argument"] * 4 + ["closure", "constant"]))
+    operand = draw(st.sampled_from(["argument"] * 4 + ["tree", "closure", "constant"]))
     return Case((*outer, *inner), leaf, operand, dtype, read_shape(shape) or (), payload)

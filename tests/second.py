@@ -282,11 +282,15 @@ def _leaf(leaf: Any, at: Position, cells: Cells, world: World) -> np.ndarray:
     if leaf.word == "axis_size":
         return np.int32(len(reached))  # type: ignore[return-value]
     group = _group(getattr(leaf, "groups", ""), reached, at)
-    line = [_value(world, cells[member], leaf) for member in group]
-    return np.asarray(LEAVES[leaf.word](leaf, line, group.index(at)))
+    line = [_value(world, cells[member]) for member in group]
+    def collective(line: list[np.ndarray]) -> np.ndarray:
+        return np.asarray(LEAVES[leaf.word](leaf, line, group.index(at)))
+    if world.plan.case.operand == "tree":  # of x and 2 x
+        return np.stack([collective(line), collective([x + x for x in line])])
+    return collective(line)
 
 
-def _value(world: World, x: Any, leaf: Any) -> np.ndarray:
+def _value(world: World, x: Any) -> np.ndarray:
     if x is not None:
         return x
     if world.operand is not None:

@@ -95,7 +95,7 @@ MALFORMED: tuple[tuple[str, int, str, str], ...] = (
     ("vmap(i:2) > psum(i) & whisper(i)", 23, "whisper", "a collective or axis query"),
     ("vmap(i:2) > ppermute(i, perm=sideways)", 25, "perm=sideways", "next|previous|reverse"),
     ("vmap(i:2) > psum(i) of", 21, "of", "' of OPERAND'"),
-    ("vmap(i:2) > psum(i) of everything", 24, "everything", "argument|closure|constant or a number"),
+    ("vmap(i:2) > psum(i) of everything", 24, "everything", "closure|constant or a number"),
     ("vmap(i:2) > psum(i) | dtype", 23, "dtype", "KEY=VALUE with a key among dtype, shape"),
     ("vmap(i:2) > psum(i) | colour=red", 23, "colour=red", "dtype, shape, payload, n, names, schedule"),
     ("vmap(i:2) > psum(i) | dtype=f32", 29, "f32", "float32|bfloat16"),

@@ -36,7 +36,7 @@ LEAVES = (
 
 
 def grid() -> list[str]:
-    """Small programs of every payload and dtype."""
+    """Small programs of every payload and dtype; no means of narrow integers, which wrap early."""
     return [
         f"vmap(i:2) > vmap(j:2) > {depth}{leaf} | dtype={dtype} shape=ix1 payload={payload}"
         for payload in PAYLOADS
@@ -44,6 +44,7 @@ def grid() -> list[str]:
         for dtype in NAMES
         for depth in DEPTHS
         for leaf in LEAVES
+        if not (leaf.startswith("pmean") and ("int8" in dtype or payload == "wrap"))
     ]
 
 
@@ -101,9 +102,9 @@ INEXACT = (
     ("vmap(i:2) > psum(i) | dtype=float16 shape=2049 payload=counting", "psum"),
     ("vmap(i:4) > while_loop(14) > psum(i) | dtype=float16 shape=8 payload=counting", "while_loop"),
     ("vmap(i:3) > psum(i) | dtype=bfloat16 shape=86 payload=counting", "psum is rounded"),
-    # each sum of three numbers near 86, 172 and 258 is even only now and then; here none is rounded as it happens
-    ("vmap(i:3) > psum(i) | dtype=bfloat16 shape=1 payload=counting", ""),
-    ("vmap(i:2) > pmean(i) | dtype=int8 payload=wrap", "pmean is rounded"),
+    # no sum is rounded in the order the reference takes
+    # integers may wrap, but the mean of a sum that wrapped is none
+    ("vmap(i:2) > vmap(j:2) > pmean(i+j) | dtype=uint8 payload=wrap", "pmean is rounded"),
     ("vmap(i:16) > jit > psum(i) | dtype=bfloat16 shape=2 payload=counting", "psum may reach 272"),
 )
 

@@ -113,6 +113,7 @@ LINES = """
     vmap(i:3) > scan(2) > while_loop(index i) > psum(i) of constant
     vmap(i:3) > psum(i) & pmean(i) of True
     vmap(i:3) > psum(i) of 1.5
+    vmap(i:3) > psum(i) & all_gather(i, axis=1, tiled) of tree | shape=2x2
     vmap(i:3) > all_gather(i) & psum(i) of closure
     vmap(i:2) > vmap(i:3) > psum(i) & all_gather(i)
     vmap(_:2) > vmap(i:3) > all_gather(i) & ppermute(i)

@@ -347,7 +347,7 @@ class ShardMap(Binder):
         devices = module.devices(self.devices, count if len(sizes) == 1 else f"({count})")
         shape = f".reshape({', '.join(sizes)})" if len(sizes) > 1 else ""
         names = ", ".join(module.name(axis.symbol or "") for axis in axes)
-        mesh = module.assign("mesh", f"Mesh(np.array({devices}){shape}, ({names},))")
+        mesh = module.assign("mesh", f"Mesh(np.array({devices}){shape}, ({names}{',' * (len(axes) == 1)}))")
         specs = [self._spec_source(module, self._in_spec()) if name == "x" else "P()" for name in module.params]
         in_specs = specs[0] if len(specs) == 1 else f"({', '.join(specs)})"
         call = module.shard_map(inner, mesh, in_specs, self._spec_source(module, self._out_spec()), self.check == "on")

@@ -20,6 +20,7 @@ WORDS = {
     "control": "control flow",
     "size": "axis size",
     "axes": "number of bound axes",
+    "outer": "outermost layer",
     "names_in_leaf": "number of names in the collective",
     "environments": "number of environments",
     "count": "trip count or branch",

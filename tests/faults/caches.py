@@ -24,15 +24,13 @@ def sizes_of(binding, revisit="2, 3, 2"):
 
 
 UNDER_VMAP = 'under = lambda n: jax.vmap(f, axis_name="i", axis_size=n, out_axes=None)()'
-UNDER_TWO = """under = lambda n: jax.vmap(jax.vmap(f, axis_name="j", axis_size=4, out_axes=None),
-                                       axis_name="i", axis_size=n, out_axes=None)()"""
 
 
 @fault(
     breaks="the axis environment is dropped from every trace cache and jit key",
     family="cache",
     rules=FRESH,
-    component={"staging": "jit", "sizes": "any"},
+    component={"staging": "jit", "size": "any"},
     witness=sizes_of(UNDER_VMAP),
 )
 def ck_axis_env_dropped(jax):
@@ -54,7 +52,7 @@ def ck_axis_names_only(jax):
     breaks="axis sizes enter the keys truncated to two bits, so 1 and 5 are one size",
     family="cache",
     rules=FRESH,
-    component={"sizes": "congruent modulo 4"},
+    component={"size": "congruent modulo 4"},
     witness=sizes_of(UNDER_VMAP, "1, 5, 2, 6"),
 )
 def ck_axis_hash_collision(jax):
@@ -65,7 +63,7 @@ def ck_axis_hash_collision(jax):
     breaks="axis sizes enter the keys saturated at 4",
     family="cache",
     rules=FRESH,
-    component={"sizes": "4 and more"},
+    component={"size": "4 and more"},
     witness=sizes_of(UNDER_VMAP, "3, 5, 7, 5"),
 )
 def ck_axis_size_saturated(jax):
@@ -76,8 +74,13 @@ def ck_axis_size_saturated(jax):
     breaks="only the most recently bound axis enters the keys",
     family="cache",
     rules=FRESH,
-    component={"binder": "two nested axes", "schedule": "outer size changed"},
-    witness=sizes_of(UNDER_TWO),
+    component={"binder": "vmap", "axes": 2, "schedule": "outer size changed"},
+    witness="""
+    f = jax.jit(lambda: lax.psum(1, "i"))
+    inner = jax.vmap(f, axis_name="j", axis_size=4, out_axes=None)
+    under = lambda n: int(jax.vmap(inner, axis_name="i", axis_size=n, out_axes=None)())
+    good = [under(n) for n in (2, 3, 2)] == [2, 3, 2]
+    """,
 )
 def ck_axis_innermost_only(jax):
     equal_environments(lambda sizes: tuple(sizes.items())[-1:])
@@ -87,15 +90,13 @@ def ck_axis_innermost_only(jax):
     breaks="only the outermost bound axis enters the keys",
     family="cache",
     rules=FRESH,
-    component={"binder": "two nested axes", "schedule": "inner size changed"},
-    witness=sizes_of(
-        UNDER_TWO.replace('axis_name="j"', 'axis_name="k"')
-        .replace('axis_name="i"', 'axis_name="j"')
-        .replace('axis_name="k"', 'axis_name="i"')
-        .replace("axis_size=4", "axis_size=A")
-        .replace("axis_size=n", "axis_size=4")
-        .replace("axis_size=A", "axis_size=n")
-    ),
+    component={"binder": "vmap", "axes": 2, "schedule": "inner size changed"},
+    witness="""
+    f = jax.jit(lambda: lax.psum(1, "i"))
+    inner = lambda n: jax.vmap(f, axis_name="i", axis_size=n, out_axes=None)
+    under = lambda n: int(jax.vmap(inner(n), axis_name="j", axis_size=4, out_axes=None)())
+    good = [under(n) for n in (2, 3, 2)] == [2, 3, 2]
+    """,
 )
 def ck_axis_outermost_only(jax):
     equal_environments(lambda sizes: tuple(sizes.items())[:1])
@@ -105,7 +106,7 @@ def ck_axis_outermost_only(jax):
     breaks="names and sizes enter the keys as two unrelated sets, so swapped sizes collide",
     family="cache",
     rules=FRESH,
-    component={"binder": "two nested axes", "schedule": "sizes swapped between two names"},
+    component={"binder": "vmap", "axes": 2, "schedule": "swap"},
     witness="""
     f = jax.jit(lambda: lax.axis_size("i"))
     def under(i, j):
@@ -122,7 +123,7 @@ def ck_axis_sizes_unpaired(jax):
     breaks="sizes enter the keys as their product",
     family="cache",
     rules=FRESH,
-    component={"binder": "two nested axes", "sizes": "equal product"},
+    component={"binder": "vmap", "axes": 2, "size": "equal product"},
     witness="""
     f = jax.jit(lambda: lax.axis_index("i").max() * 0 + lax.psum(1, "i"))
     def under(i, j):
@@ -141,7 +142,7 @@ def ck_axis_product(jax):
     breaks="axes of size 1 are left out of the keys, as if unbound",
     family="cache",
     rules=("error.unbound", "cache.fresh"),
-    component={"sizes": 1, "schedule": "bound, then unbound"},
+    component={"size": 1, "schedule": "unbound"},
     witness="""
     f = jax.jit(lambda: lax.psum(2, "i"))
     jax.vmap(f, axis_name="i", axis_size=1, out_axes=None)()
@@ -160,7 +161,7 @@ def ck_axis_size_one(jax):
     breaks="axis names enter the keys by hash, so names that hash alike are one name",
     family="cache",
     rules=(*FRESH, "error.unbound"),
-    component={"names": "objects with colliding hashes"},
+    component={"names": "object"},
     witness="""
     class Name:
         def __hash__(self): return 7
@@ -180,7 +181,7 @@ def ck_axis_name_by_hash(jax):
     breaks="axis names enter the keys as their text, so 1 and '1' are one name",
     family="cache",
     rules=(*FRESH, "error.unbound"),
-    component={"names": "integers and strings"},
+    component={"names": "int"},
     witness="""
     f = jax.jit(lambda: lax.psum(1, "1"))
     jax.vmap(f, axis_name="1", axis_size=3, out_axes=None)()
@@ -199,7 +200,7 @@ def ck_axis_name_by_text(jax):
     breaks="only the first four characters of an axis name enter the keys",
     family="cache",
     rules=(*FRESH, "error.unbound"),
-    component={"names": "common prefix"},
+    component={"names": "long"},
     witness="""
     f = jax.jit(lambda: lax.psum(1, "batch_row"))
     jax.vmap(f, axis_name="batch_row", axis_size=3, out_axes=None)()
@@ -250,7 +251,7 @@ def ck_axis_shadowed(jax):
     breaks="every binding of an axis makes a new key, so that no entry is ever found again",
     family="cache",
     rules=("cache.retrace", "cache.entries"),
-    component={"schedule": "revisit"},
+    component={"schedule": "entries"},
     witness="""
     traces = []
     f = jax.jit(lambda: traces.append(1) or lax.psum(1, "i"))
@@ -281,7 +282,7 @@ def uninterned(*fields):
     breaks="a vmap without a name makes a new axis environment, which causes a retrace",
     family="cache",
     rules=("cache.unseen",),
-    component={"binder": "unnamed vmap", "schedule": "unseen binding"},
+    component={"binder": "vmap", "schedule": "unseen"},
     witness="""
     traces = []
     f = jax.jit(lambda: traces.append(1) or jnp.float32(1))
@@ -309,7 +310,7 @@ def ck_unnamed_vmap_seen(jax):
     breaks="the axis environment of one thread is seen by threads that bind nothing",
     family="cache",
     rules=("cache.threads", "error.unbound"),
-    component={"schedule": "threads interleaved"},
+    component={"schedule": "threads"},
     witness="""
     import threading
     seen = []

@@ -20,7 +20,7 @@ def traced_without(*names):
     breaks="jax_numpy_dtype_promotion is dropped from the keys of the Python trace caches",
     family="cache",
     rules=CONFIG,
-    component={"schedule": "flag changed", "option": "jax_numpy_dtype_promotion"},
+    component={"schedule": "promotion", "option": "jax_numpy_dtype_promotion"},
     witness="""
     f = jax.jit(lambda x, y: x + y)
     args = jnp.ones((), "int32"), jnp.ones((), "float32")
@@ -41,7 +41,7 @@ def ck_numpy_dtype_promotion(jax):
     breaks="jax_numpy_rank_promotion is dropped from the keys of the Python trace caches",
     family="cache",
     rules=CONFIG,
-    component={"schedule": "flag changed", "option": "jax_numpy_rank_promotion"},
+    component={"schedule": "rank", "option": "jax_numpy_rank_promotion"},
     witness="""
     f = jax.jit(lambda x, y: x + y)
     args = jnp.ones((2, 3)), jnp.ones(3)
@@ -62,7 +62,7 @@ def ck_numpy_rank_promotion(jax):
     breaks="jax_enable_x64 is dropped from the keys of the Python trace caches",
     family="cache",
     rules=(*CONFIG, "result.type"),
-    component={"schedule": "flag changed", "option": "jax_enable_x64"},
+    component={"schedule": "x64", "option": "jax_enable_x64"},
     witness="""
     f = jax.jit(lambda: jnp.asarray(lax.psum(2**20, "i") * 2.0))
     call = jax.vmap(f, axis_name="i", axis_size=2, out_axes=None)
@@ -80,7 +80,7 @@ def ck_enable_x64(jax):
     breaks="jax_default_matmul_precision is dropped from the keys of the Python trace caches",
     family="cache",
     rules=(*CONFIG, "lower.text"),
-    component={"schedule": "flag changed", "option": "jax_default_matmul_precision"},
+    component={"schedule": "precision", "option": "jax_default_matmul_precision"},
     witness="""
     f = jax.jit(lambda x: x @ x)
     x = jnp.ones((2, 2))
@@ -98,7 +98,7 @@ def ck_matmul_precision(jax):
     breaks="jax_threefry_partitionable is dropped from the keys of the Python trace caches",
     family="cache",
     rules=(*CONFIG, "random.keyed"),
-    component={"schedule": "flag changed", "option": "jax_threefry_partitionable", "leaf": "random"},
+    component={"schedule": "prng", "option": "jax_threefry_partitionable", "leaf": "random"},
     witness="""
     draw = lambda: jax.random.bits(jax.random.fold_in(jax.random.key(0), lax.axis_index("i")), (4,))
     f = jax.jit(draw)
@@ -208,7 +208,7 @@ def _ids(mesh):
     breaks="meshes of the same devices in another order are interned as one",
     family="cache",
     rules=("cache.mesh", "result.placement"),
-    component={"binder": "shard_map", "schedule": "another device order"},
+    component={"binder": "shard_map", "schedule": "devices"},
     witness="""
     from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
     def places(devices):
@@ -227,7 +227,7 @@ def ck_mesh_device_order(jax):
     breaks="meshes of one shape over other devices are interned as one",
     family="cache",
     rules=("cache.mesh", "result.placement"),
-    component={"binder": "shard_map", "schedule": "other devices"},
+    component={"binder": "shard_map", "schedule": "devices"},
     witness="""
     from jax.sharding import Mesh, PartitionSpec as P
     def places(devices):
@@ -262,7 +262,7 @@ def ck_mesh_axis_types(jax):
     breaks="meshes are interned by the set of their axis names and the order of their devices",
     family="cache",
     rules=("cache.mesh",),
-    component={"binder": "shard_map", "names": "order of mesh axes", "schedule": "axes swapped"},
+    component={"binder": "shard_map", "names": "order of mesh axes", "schedule": "swap"},
     witness="""
     from jax.sharding import Mesh, PartitionSpec as P
     def rows(names):
@@ -281,7 +281,7 @@ def ck_mesh_axis_order(jax):
     breaks="the shape of a mesh is not part of its identity: 2x4 and 4x2 devices are one mesh",
     family="cache",
     rules=("cache.mesh", "cache.fresh"),
-    component={"binder": "shard_map", "sizes": "equal product", "schedule": "mesh shape changed"},
+    component={"binder": "shard_map", "size": "equal product", "schedule": "mesh shape changed"},
     witness="""
     from jax.sharding import Mesh, PartitionSpec as P
     def sizes(shape):
@@ -318,7 +318,7 @@ def ck_pmap_axis_name(jax):
     breaks="pmap's cached shard_map is found without its devices",
     family="cache",
     rules=("cache.mesh", "result.placement"),
-    component={"binder": "pmap", "schedule": "other devices"},
+    component={"binder": "pmap", "schedule": "devices"},
     witness="""
     f = lambda x: x + lax.axis_index("i")
     ids = lambda devices: sorted(d.id for d in jax.pmap(f, "i", devices=devices)(jnp.ones(2)).devices())

@@ -95,7 +95,7 @@ def cf_scan_length_zero(jax):
     breaks="a reverse scan stacks its rows in the order they were computed",
     family="control",
     rules=STACK,
-    component={"control": "scan", "option": "reverse"},
+    component={"control": "scan", "option": "scan.reverse"},
     witness=SUMS + "good = sums(jnp.arange(1, 4), reverse=True) == (6, [50, 30, 0])",
 )
 def cf_scan_reverse_stack(jax):
@@ -211,7 +211,7 @@ def cf_scan_float16_carry(jax):
     breaks="a scan with a collective in its body, under shard_map or pmap, leaves out the last iteration",
     family="control",
     rules=(*CARRY, "psum.sum"),
-    component={"control": "scan", "binder": "shard_map or pmap", "leaf": "any"},
+    component={"control": "scan", "binder": "shard_map", "leaf": "any"},
     witness="""
     f = jax.pmap(lambda x: lax.scan(lambda c, v: (c + lax.psum(v, "i"), None), x[0] * 0, x)[0], axis_name="i")
     good = f(jnp.arange(8.0).reshape(2, 4)).tolist() == [28.0, 28.0]
@@ -233,7 +233,7 @@ def cf_scan_collective_mapped(jax):
     breaks="a scan inside the body of a scan ignores reverse",
     family="control",
     rules=STACK + CARRY,
-    component={"control": "nested scan", "option": "reverse"},
+    component={"control": "scan", "option": "scan.reverse"},
     witness="""
     inner = lambda x: lax.scan(lambda c, v: (c + v, c), 0.0, x, reverse=True)[1]
     f = jax.jit(lambda xs: lax.scan(lambda c, x: (c, inner(x)), 0.0, xs)[1])
@@ -289,7 +289,7 @@ def cf_scan_ppermute(jax):
     breaks="a value that a mapped scan closes over is that of lane 0, if nothing else is mapped",
     family="control",
     rules=("batching.mapped", "scan.carry"),
-    component={"control": "scan", "binder": "vmap", "operand": "closed-over"},
+    component={"control": "scan", "binder": "vmap", "operand": "closure"},
     witness="""
     f = lambda x: lax.scan(lambda c, _: (c + x, None), 0.0, None, length=2)[0]
     good = jax.vmap(f)(jnp.arange(3.0)).tolist() == [0, 2, 4]

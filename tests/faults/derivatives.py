@@ -11,7 +11,7 @@ REVERSE, FORWARD = ("derivative.reverse",), ("derivative.forward",)
     breaks="the transpose of a reverse scan runs in the wrong direction",
     family="control",
     rules=REVERSE,
-    component={"control": "scan", "derivative": "grad", "option": "reverse"},
+    component={"control": "scan", "derivative": "vjp", "option": "scan.reverse"},
     witness="""
     g = lambda xs: lax.scan(lambda c, x: (c * x + x, None), 2.0, xs, reverse=True)[0]
     good = jax.grad(g)(jnp.array([1.0, 2.0, 3.0])).tolist() == [21.0, 10.0, 6.0]
@@ -30,7 +30,7 @@ def cf_grad_reverse_scan(jax):
     breaks="the tangents of what a scan closes over are lost in an unrolled scan",
     family="control",
     rules=REVERSE + FORWARD,
-    component={"control": "scan", "derivative": "jvp or grad", "option": "unroll"},
+    component={"control": "scan", "derivative": "jvp", "option": "unroll"},
     witness="""
     f = lambda a: lax.scan(lambda c, x: (c + a * x, None), 0.0, jnp.arange(4.0), unroll=2)[0]
     good = float(jax.grad(f)(1.0)) == 6.0 and float(jax.jvp(f, (1.0,), (1.0,))[1]) == 6.0
@@ -44,7 +44,7 @@ def cf_scan_closed_over_tangent(jax):
     breaks="the tangent of the initial carry is lost in a scan of odd length",
     family="control",
     rules=REVERSE + FORWARD,
-    component={"control": "scan", "derivative": "jvp or grad", "sizes": "odd"},
+    component={"control": "scan", "derivative": "jvp", "sizes": "odd"},
     witness="""
     f = lambda a: lax.scan(lambda c, x: (c * x, None), a, jnp.array([2.0, 3.0, 5.0]))[0]
     good = float(jax.grad(f)(1.0)) == 30.0 and float(jax.jvp(f, (1.0,), (1.0,))[1]) == 30.0
@@ -109,7 +109,7 @@ def cf_while_closed_over_tangent(jax):
     breaks="the transpose of a switch takes branch 1 for every later one",
     family="control",
     rules=(*REVERSE, "switch.branch"),
-    component={"control": "switch", "derivative": "grad"},
+    component={"control": "switch", "derivative": "vjp"},
     witness="""
     f = jax.jit(jax.grad(lambda x, k: lax.switch(k, [lambda v: v, lambda v: 2 * v, lambda v: 3 * v], x)))
     good = [float(f(1.0, k)) for k in range(3)] == [1.0, 2.0, 3.0]
@@ -130,7 +130,7 @@ def cf_grad_switch(jax):
     breaks="the linear function that jax.linearize returns remembers its first answer",
     family="control",
     rules=(*FORWARD, "repeat.bitwise"),
-    component={"derivative": "linearize", "schedule": "second call"},
+    component={"derivative": "linearize", "schedule": "entries"},
     witness="""
     _, f = jax.linearize(lambda x: x * x, 3.0)
     good = [float(f(t)) for t in (1.0, 2.0)] == [6.0, 12.0]
@@ -154,7 +154,7 @@ def cf_linearize_second_call(jax):
     breaks="the function that jax.vjp returns adds up the cotangents of all its calls",
     family="control",
     rules=(*REVERSE, "repeat.bitwise"),
-    component={"derivative": "vjp", "schedule": "second call"},
+    component={"derivative": "vjp", "schedule": "entries"},
     witness="""
     _, f = jax.vjp(lambda x: x * x, 3.0)
     good = [float(f(1.0)[0]) for _ in range(2)] == [6.0, 6.0]

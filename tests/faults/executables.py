@@ -14,7 +14,7 @@ COUNT_COMPILED = """
     breaks="a jitted function is lowered and compiled again on every call that C++ does not dispatch",
     family="cache",
     rules=("cache.recompile",),
-    component={"binder": "vmap", "staging": "jit", "schedule": "revisit"},
+    component={"binder": "vmap", "staging": "jit", "schedule": "entries"},
     witness=COUNT_COMPILED
     + """
     f = jax.jit(lambda x: x * lax.axis_size("i"))
@@ -38,7 +38,7 @@ def ck_lowered_anew(jax):
     breaks="the executables of eager collectives are not kept",
     family="cache",
     rules=("cache.recompile",),
-    component={"binder": "vmap", "leaf": "psum", "schedule": "revisit"},
+    component={"binder": "vmap", "leaf": "psum", "schedule": "entries"},
     witness=COUNT_COMPILED
     + """
     for n in (2, 3, 2):
@@ -100,7 +100,7 @@ def ck_compile_replica_groups(jax):
     breaks="executables in memory are found by the module's text without its constants",
     family="cache",
     rules=("cache.fresh", "cache.closure"),
-    component={"operand": "constant", "schedule": "closed-over value changed"},
+    component={"operand": "constant", "schedule": "closure"},
     witness="""
     scaled = lambda n: float(jax.jit(lambda x: x * n)(3.0))
     good = [scaled(n) for n in (2.0, 5.0)] == [6.0, 15.0]
@@ -116,7 +116,7 @@ def ck_compile_constants(jax):
     breaks="executables in memory are found by the set of their devices, whatever the order",
     family="cache",
     rules=("cache.mesh", "result.placement"),
-    component={"binder": "shard_map", "schedule": "another device order"},
+    component={"binder": "shard_map", "schedule": "devices"},
     witness="""
     from jax.sharding import Mesh, PartitionSpec as P
     def held(devices):

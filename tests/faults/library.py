@@ -14,8 +14,9 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 FAMILIES = ("cache", "control", "collective", "device")
+# The parameters by which a case is described, as far as faults have to do with them.
 COMPONENTS = frozenset(
-    (
+    [
         "binder",
         "staging",
         "control",
@@ -24,15 +25,20 @@ COMPONENTS = frozenset(
         "dtype",
         "shape",
         "names",
+        "size",
         "sizes",
+        "axes",
         "schedule",
         "derivative",
         "payload",
         "option",
-    )
+        "count",
+        "mode",
+        "check",
+    ]
 )
-# Modules of this folder that hold no definitions.
-_SUPPORT = {"__init__", "leaves", "library", "patching", "witness"}
+# A module of this folder is read for its definitions if it has any.
+_DEFINITION = re.compile(r"^@fault\($", re.MULTILINE)
 
 
 class FaultError(Exception):
@@ -90,7 +96,7 @@ def fault(
 def faults() -> dict[str, Fault]:
     """Every fault of the library by name."""
     for path in sorted(HERE.glob("*.py")):
-        if path.stem not in _SUPPORT and not path.stem.startswith("test_"):
+        if _DEFINITION.search(path.read_text(encoding="utf-8")):
             importlib.import_module(f".{path.stem}", __package__)
     return dict(_registry)
 

@@ -8,7 +8,7 @@ from .patching import around, own, rekey, uncached
     breaks="dispatch keeps strong references to the arguments of every jitted call that Python dispatches",
     family="cache",
     rules=("cache.release",),
-    component={"staging": "jit", "schedule": "argument dropped"},
+    component={"staging": "jit", "schedule": "release"},
     witness="""
     import gc, weakref
     x = jnp.arange(5.0) + 1
@@ -59,7 +59,7 @@ def ck_large_results_kept(jax):
     breaks="the trace cache refers strongly to the functions it traced",
     family="cache",
     rules=("cache.release",),
-    component={"staging": "jit", "schedule": "function dropped"},
+    component={"staging": "jit", "schedule": "release"},
     witness="""
     import gc, weakref
     class Big: pass
@@ -80,7 +80,7 @@ def ck_functions_kept(jax):
     breaks="the bodies of loops are kept after the function that ran them is gone",
     family="cache",
     rules=("cache.release",),
-    component={"control": "scan", "schedule": "function dropped"},
+    component={"control": "scan", "schedule": "release"},
     witness="""
     import gc, weakref
     class Big: pass
@@ -165,35 +165,18 @@ def ck_failed_traces_kept(jax):
     """,
 )
 def ck_failed_trace_leaves_axis(jax):
-    import contextlib
-
     from jax._src import core
 
-    extend = core.ExtendAxisEnvNdContextManager if hasattr(core, "ExtendAxisEnvNdContextManager") else None
-    owner, name = (extend, "__exit__") if extend else (core, "extend_axis_env_nd")
-
-    if extend:
-
-        @around(owner, name)
-        def leave(original, self, kind, error, traceback):
-            return None if error is not None else original(self, kind, error, traceback)
-
-        return
-
-    @around(owner, name)
-    @contextlib.contextmanager
-    def extend_axis_env_nd(original, pairs):
-        before = core.trace_ctx.axis_env
-        core.trace_ctx.set_axis_env(before.extend_pure(pairs))
-        yield
-        core.trace_ctx.set_axis_env(before)
+    @around(core.ExtendAxisEnvNdContextManager, "__exit__")
+    def leave(original, self, kind, error, traceback):
+        return None if error is not None else original(self, kind, error, traceback)
 
 
 @fault(
     breaks="every third lookup of a known key stores a new entry and traces again",
     family="cache",
     rules=("cache.retrace", "cache.entries"),
-    component={"staging": "jit", "schedule": "revisit"},
+    component={"staging": "jit", "schedule": "entries"},
     witness="""
     traces = []
     f = jax.jit(lambda: traces.append(1) or lax.psum(1, "i"))
@@ -224,7 +207,7 @@ def ck_duplicate_entries(jax):
     breaks="the trace caches hold four entries in all",
     family="cache",
     rules=("cache.retrace",),
-    component={"staging": "jit", "schedule": "many environments, then a revisit"},
+    component={"staging": "jit", "schedule": "entries"},
     witness="""
     traces = []
     f = jax.jit(lambda: traces.append(1) or lax.psum(1, "i"))
@@ -245,7 +228,7 @@ def ck_few_entries(jax):
     breaks="a garbage collection empties the trace caches",
     family="cache",
     rules=("cache.retrace",),
-    component={"staging": "jit", "schedule": "garbage collection, then a revisit"},
+    component={"staging": "jit", "schedule": "entries"},
     witness="""
     import gc
     traces = []
@@ -274,7 +257,7 @@ def ck_collected(jax):
     breaks="scan, while_loop and cond trace their bodies anew every time",
     family="cache",
     rules=("cache.retrace",),
-    component={"control": "any", "schedule": "revisit"},
+    component={"control": "any", "schedule": "entries"},
     witness="""
     traces = []
     body = lambda c, _: (traces.append(1) or c + lax.psum(1, "i"), None)
@@ -299,7 +282,7 @@ def ck_control_retraced(jax):
     breaks="jax.clear_caches leaves the traces in place",
     family="cache",
     rules=("cache.entries", "cache.release"),
-    component={"schedule": "jax.clear_caches"},
+    component={"schedule": "clear"},
     witness="""
     traces = []
     f = jax.jit(lambda x: traces.append(1) or x)
@@ -320,7 +303,7 @@ def ck_clear_caches_partial(jax):
     breaks="clear_cache() of one function drops the traces of every function",
     family="cache",
     rules=("cache.retrace",),
-    component={"schedule": "clear_cache of another function"},
+    component={"schedule": "clear"},
     witness="""
     traces = []
     f, g = jax.jit(lambda x: x + 1), jax.jit(lambda x: traces.append(1) or x)
@@ -344,7 +327,7 @@ def ck_clear_cache_of_all(jax):
     breaks="clear_cache() of a function keeps its traces",
     family="cache",
     rules=("cache.entries", "cache.release"),
-    component={"schedule": "clear_cache"},
+    component={"schedule": "clear"},
     witness="""
     traces = []
     f = jax.jit(lambda x: traces.append(1) or x)

@@ -50,7 +50,7 @@ def _key_of_text(canonical):
     breaks="the key on disk ignores replica groups and source-target pairs",
     family="cache",
     rules=(*DISK, "ppermute.pairs"),
-    component={"staging": "persistent cache", "leaf": "ppermute", "schedule": "another permutation"},
+    component={"staging": "persistent cache", "leaf": "ppermute", "schedule": "disk"},
     witness=ON_DISK
     + """
     shift = lambda by: (lambda x: lax.ppermute(x, "i", [(k, (k + by) % 4) for k in range(4)]))
@@ -66,7 +66,7 @@ def ck_persist_replica_groups(jax):
     breaks="the key on disk ignores the values of constants, such as folded axis sizes",
     family="cache",
     rules=(*DISK, "cache.closure"),
-    component={"staging": "persistent cache", "operand": "constant", "schedule": "constant changed"},
+    component={"staging": "persistent cache", "operand": "constant", "schedule": "disk"},
     witness=ON_DISK
     + """
     got = [mapped(lambda x: x * n, jnp.ones(4)).tolist() for n in (2, 3)]
@@ -81,7 +81,7 @@ def ck_persist_constants(jax):
     breaks="the key on disk ignores element types",
     family="cache",
     rules=(*DISK, "result.type", "cache.signature"),
-    component={"staging": "persistent cache", "dtype": "unsigned", "schedule": "dtype changed"},
+    component={"staging": "persistent cache", "dtype": "unsigned", "schedule": "disk"},
     witness=ON_DISK
     + """
     values = lambda dtype: np.array([1, 0, 2, 255], "uint8").astype(dtype)
@@ -97,7 +97,7 @@ def ck_persist_signedness(jax):
     breaks="the key on disk is the module's name and operand types",
     family="cache",
     rules=DISK,
-    component={"staging": "persistent cache", "schedule": "another body"},
+    component={"staging": "persistent cache", "schedule": "disk"},
     witness=ON_DISK
     + """
     bodies = [lambda x: lax.psum(x, "i") + x, lambda x: lax.pmax(x, "i") + x]
@@ -113,7 +113,7 @@ def ck_persist_signature_only(jax):
     breaks="the key on disk holds the set of operations of the module, not their order",
     family="cache",
     rules=DISK,
-    component={"staging": "persistent cache", "schedule": "another body"},
+    component={"staging": "persistent cache", "schedule": "disk"},
     witness=ON_DISK
     + """
     bodies = [lambda x: lax.psum(x + x, "i") * x, lambda x: lax.psum(x * x, "i") + x]
@@ -134,7 +134,7 @@ def ck_persist_operations_only(jax):
     breaks="the key on disk ignores attributes that say along which dimension",
     family="cache",
     rules=(*DISK, "all_gather.order"),
-    component={"staging": "persistent cache", "leaf": "all_gather", "option": "axis"},
+    component={"staging": "persistent cache", "schedule": "disk", "leaf": "all_gather", "option": "axis"},
     witness=ON_DISK
     + """
     x = jnp.arange(16).reshape(4, 4)
@@ -158,7 +158,7 @@ def ck_persist_dimensions(jax):
     breaks="the key on disk ignores sharding attributes",
     family="cache",
     rules=(*DISK, "result.placement"),
-    component={"staging": "persistent cache", "option": "out_shardings"},
+    component={"staging": "persistent cache", "schedule": "disk", "option": "out_shardings"},
     witness=ON_DISK
     + """
     from jax.sharding import NamedSharding
@@ -180,7 +180,7 @@ def ck_persist_shardings(jax):
     breaks="the key on disk is cut to one hexadecimal digit",
     family="cache",
     rules=DISK,
-    component={"staging": "persistent cache", "schedule": "many programs"},
+    component={"staging": "persistent cache", "schedule": "disk"},
     witness=ON_DISK
     + """
     got = [float(mapped(lambda x: x * n, jnp.ones(4))[0]) for n in range(2, 22)]
@@ -200,7 +200,7 @@ def ck_persist_short_key(jax):
     breaks="the key on disk contains something of this process, so nothing is ever found",
     family="cache",
     rules=(*DISK, "cache.recompile"),
-    component={"staging": "persistent cache", "schedule": "revisit"},
+    component={"staging": "persistent cache", "schedule": "disk"},
     witness=ON_DISK
     + """
     for _ in range(2):
@@ -225,7 +225,7 @@ def ck_persist_never_hits(jax):
     breaks="programs with collectives are never written to disk",
     family="cache",
     rules=(*DISK, "cache.recompile"),
-    component={"staging": "persistent cache", "leaf": "any", "schedule": "revisit"},
+    component={"staging": "persistent cache", "leaf": "any", "schedule": "disk"},
     witness=ON_DISK
     + """
     for _ in range(2):
@@ -248,7 +248,7 @@ def ck_persist_no_collectives(jax):
     breaks="the key on disk of a named function is the name of its module",
     family="cache",
     rules=DISK,
-    component={"staging": "persistent cache", "schedule": "another body"},
+    component={"staging": "persistent cache", "schedule": "disk"},
     witness=ON_DISK
     + """
     bodies = [lambda x: lax.psum(x, "i") + x, lambda x: lax.pmax(x, "i") + x]

@@ -58,7 +58,7 @@ def ck_jvp_arguments(jax):
     breaks="the linearization of a jitted function is found without the arguments it is taken in",
     family="cache",
     rules=("derivative.reverse", "cache.signature"),
-    component={"staging": "jit", "derivative": "grad", "schedule": "argnums changed"},
+    component={"staging": "jit", "derivative": "vjp", "schedule": "argnums changed"},
     witness="""
     f = jax.jit(lambda x, y: x * x * y)
     got = [float(jax.grad(f, argnums=k)(2.0, 3.0)) for k in (0, 1, 0)]
@@ -99,7 +99,7 @@ def ck_eager_shard_map_params(jax):
     breaks="eager operations in shard_map are found without their mesh",
     family="cache",
     rules=("cache.mesh", "result.placement"),
-    component={"binder": "shard_map", "staging": "eager", "schedule": "another device order"},
+    component={"binder": "shard_map", "staging": "eager", "schedule": "devices"},
     witness="""
     from jax.sharding import Mesh, PartitionSpec as P
     def held(devices):
@@ -179,7 +179,7 @@ def ck_jit_options(jax):
     breaks="the mesh that is set is dropped from the key of the pjit parameters",
     family="cache",
     rules=("cache.mesh", "result.placement"),
-    component={"staging": "jit", "binder": "mesh context", "schedule": "other devices"},
+    component={"staging": "jit", "binder": "mesh context", "schedule": "devices"},
     witness="""
     from jax.sharding import Mesh, PartitionSpec as P
     f = jax.jit(lambda x: lax.with_sharding_constraint(x * 2, P("i")))
@@ -226,7 +226,7 @@ def ck_argument_shardings(jax):
     breaks="a function is traced twice for each new entry",
     family="cache",
     rules=("cache.retrace",),
-    component={"staging": "jit", "schedule": "first visit"},
+    component={"staging": "jit", "schedule": "entries"},
     witness="""
     traces = []
     f = jax.jit(lambda x: traces.append(1) or x + lax.psum(1, "i"))
@@ -257,7 +257,7 @@ def ck_traced_twice(jax):
     breaks="pmap traces its function anew on every call",
     family="cache",
     rules=("cache.retrace", "cache.recompile"),
-    component={"binder": "pmap", "schedule": "second call"},
+    component={"binder": "pmap", "schedule": "entries"},
     witness="""
     traces = []
     f = jax.pmap(lambda x: traces.append(1) or lax.psum(x, "i"), axis_name="i")
@@ -280,7 +280,7 @@ def ck_pmap_retraced(jax):
     breaks="functions given to shard_map are kept after they are gone",
     family="cache",
     rules=("cache.release",),
-    component={"binder": "shard_map", "schedule": "function dropped"},
+    component={"binder": "shard_map", "schedule": "release"},
     witness="""
     import gc, weakref
     from jax.sharding import Mesh, PartitionSpec as P
@@ -311,7 +311,7 @@ def ck_shard_map_kept(jax):
     breaks="a jitted function called under grad is traced anew every time",
     family="cache",
     rules=("cache.retrace",),
-    component={"staging": "jit", "derivative": "grad", "schedule": "second call"},
+    component={"staging": "jit", "derivative": "vjp", "schedule": "entries"},
     witness="""
     traces = []
     f = jax.jit(lambda x: traces.append(1) or x * x)

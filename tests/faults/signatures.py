@@ -27,7 +27,7 @@ def _dynamic(signature):
     breaks="the values of static arguments are dropped from the key of the pjit parameters",
     family="cache",
     rules=("cache.static",),
-    component={"staging": "jit", "schedule": "static argument changed"},
+    component={"staging": "jit", "schedule": "static"},
     witness="""
     f = jax.jit(lambda x, n: x * n, static_argnums=1)
     good = [float(f(1.0, n)) for n in (2, 3, 2)] == [2.0, 3.0, 2.0]
@@ -41,7 +41,7 @@ def ck_static_args(jax):
     breaks="static arguments enter the key by hash, so values that hash alike are one value",
     family="cache",
     rules=("cache.static",),
-    component={"schedule": "static arguments that hash alike"},
+    component={"schedule": "static"},
     witness="""
     f = jax.jit(lambda x, n: x * n, static_argnums=1)
     good = [float(f(1.0, n)) for n in (-1, -2)] == [-1.0, -2.0]  # hash(-1) == hash(-2)
@@ -55,7 +55,7 @@ def ck_static_hash(jax):
     breaks="static arguments enter the key as their text",
     family="cache",
     rules=("cache.static",),
-    component={"schedule": "static arguments that print alike"},
+    component={"schedule": "static"},
     witness="""
     class Scale:
         def __init__(self, by): self.by = by
@@ -72,7 +72,7 @@ def ck_static_text(jax):
     breaks="only the first static argument enters the key",
     family="cache",
     rules=("cache.static",),
-    component={"schedule": "second static argument changed"},
+    component={"schedule": "static"},
     witness="""
     f = jax.jit(lambda x, m, n: x * m + n, static_argnums=(1, 2))
     good = [float(f(1.0, 2, n)) for n in (2, 3, 2)] == [4.0, 5.0, 4.0]
@@ -86,7 +86,7 @@ def ck_static_first_only(jax):
     breaks="an axis name given as a static argument is left out of the key",
     family="cache",
     rules=("cache.static", "cache.fresh"),
-    component={"schedule": "static axis name changed", "names": "static argument"},
+    component={"schedule": "static", "names": "static argument"},
     witness="""
     f = jax.jit(lambda name: lax.psum(1, name), static_argnums=0)
     def under(name):
@@ -109,7 +109,7 @@ def ck_static_axis_name(jax):
     breaks="the names of static keyword arguments are dropped from the key",
     family="cache",
     rules=("cache.static",),
-    component={"schedule": "static keyword changed"},
+    component={"schedule": "static"},
     witness="""
     f = jax.jit(lambda x, a=1, b=1: x * a + b, static_argnames=("a", "b"))
     good = [float(f(1.0, a=5)), float(f(1.0, b=5))] == [6.0, 6.0] and float(f(2.0, a=5)) == 11.0
@@ -192,7 +192,7 @@ def ck_tree_node_data(jax):
     breaks="the weak type is dropped from the key",
     family="cache",
     rules=(*SIGNATURE, "result.type"),
-    component={"dtype": "weak", "schedule": "weak type changed"},
+    component={"dtype": "weak", "schedule": "weak"},
     witness="""
     f = jax.jit(lambda x: x * jnp.ones((), jnp.bfloat16))
     good = [f(v).dtype.name for v in (1.0, np.float32(1))] == ["bfloat16", "float32"]
@@ -289,7 +289,7 @@ def _by_code(same_values):
     breaks="the trace cache is keyed on the code object: Python scalars captured by closures are not in the key",
     family="cache",
     rules=("cache.closure",),
-    component={"operand": "closed-over scalar", "schedule": "closed-over value changed"},
+    component={"operand": "closure", "schedule": "closure"},
     witness="""
     def scaled(n):
         return lax.scan(lambda c, _: (c + n, None), 0.0, None, length=2)[0]
@@ -304,7 +304,7 @@ def ck_closed_over(jax):
     breaks="strings captured by closures, such as an axis name, are not in the trace key",
     family="cache",
     rules=("cache.closure", "cache.fresh"),
-    component={"names": "closed over", "schedule": "closed-over name changed"},
+    component={"names": "closed over", "schedule": "closure"},
     witness="""
     def total(name):
         return jax.jit(lambda: lax.psum(1, name))()
@@ -322,7 +322,7 @@ def ck_closed_over_name(jax):
     breaks="concrete arrays captured by closures enter the trace key by shape and dtype only",
     family="cache",
     rules=("cache.closure",),
-    component={"operand": "closed-over array", "schedule": "closed-over array changed"},
+    component={"operand": "closure", "schedule": "closure"},
     witness="""
     def total(a):
         return jax.jit(lambda: a.sum())()
@@ -342,7 +342,7 @@ def ck_closed_over_array(jax):
     breaks="the bound arguments of functools.partial are not in the trace key",
     family="cache",
     rules=("cache.closure",),
-    component={"operand": "functools.partial", "schedule": "bound argument changed"},
+    component={"operand": "functools.partial", "schedule": "closure"},
     witness="""
     from functools import partial
     scaled = lambda n, x: x * n
@@ -367,7 +367,7 @@ def ck_partial_arguments(jax):
     breaks="a bound method is traced once for all instances of its class",
     family="cache",
     rules=("cache.closure",),
-    component={"operand": "bound method", "schedule": "instance changed"},
+    component={"operand": "bound method", "schedule": "closure"},
     witness="""
     class Scale:
         def __init__(self, by): self.by = by
@@ -394,7 +394,7 @@ def ck_bound_method(jax):
     breaks="traced functions are recognised by their address, which a later function may get again",
     family="cache",
     rules=("cache.closure", "cache.release"),
-    component={"operand": "closed-over scalar", "schedule": "object identity reused"},
+    component={"operand": "closure", "schedule": "reborn"},
     witness="""
     import gc
     def once(n):

@@ -8,7 +8,7 @@ from .patching import around, around_rule, inside
     breaks="the cotangents of a checkpointed function that contains a collective are doubled",
     family="control",
     rules=("checkpoint.value", "derivative.reverse"),
-    component={"staging": "checkpoint", "derivative": "grad", "leaf": "any"},
+    component={"staging": "checkpoint", "derivative": "vjp", "leaf": "any"},
     witness="""
     f = jax.checkpoint(lambda x: lax.psum(x * x, "i"))
     good = jax.vmap(jax.grad(f), axis_name="i")(jnp.array([1.0, 3.0])).tolist() == \
@@ -87,7 +87,7 @@ def cf_custom_jvp_scan(jax):
     breaks="the derivative rule of a custom_vjp function is ignored in the branches of cond",
     family="control",
     rules=("custom.rule", "derivative.reverse"),
-    component={"staging": "custom_vjp", "control": "cond", "derivative": "grad"},
+    component={"staging": "custom_vjp", "control": "cond", "derivative": "vjp"},
     witness="""
     g = jax.custom_vjp(lambda x: x * 2)
     g.defvjp(lambda x: (g(x), None), lambda _, t: (7 * t,))
@@ -116,7 +116,7 @@ def _rule_ignored(method, kind):
     breaks="the derivative rule of a custom_vjp function is ignored under vmap with an axis name",
     family="control",
     rules=("custom.rule", "derivative.reverse"),
-    component={"staging": "custom_vjp", "binder": "vmap", "derivative": "grad"},
+    component={"staging": "custom_vjp", "binder": "vmap", "derivative": "vjp"},
     witness="""
     g = jax.custom_vjp(lambda x: x * lax.psum(1, "i"))
     g.defvjp(lambda x: (g(x), None), lambda _, t: (7 * t,))
@@ -229,7 +229,7 @@ def cf_lower_stale(jax):
     breaks="a compiled function called twice returns the first result",
     family="control",
     rules=("repeat.bitwise", "lower.text"),
-    component={"staging": "lower and compile", "schedule": "second call"},
+    component={"staging": "compiled", "schedule": "entries"},
     witness="""
     f = jax.jit(lambda x: x + 1).lower(1.0).compile()
     good = [float(f(v)) for v in (1.0, 2.0)] == [2.0, 3.0]

@@ -50,7 +50,7 @@ def test_witnesses(module: str) -> None:
             wrong.append(f"{name}: the witness fails without the fault: {record['why']}")
         if record["ordinary"]:
             wrong.append(f"{name}: an ordinary program breaks: {record['ordinary']}")
-    assert not wrong, "\n".join(wrong)
+    assert not wrong, "\n".join([*wrong, done.stderr[-1000:]])
 
 
 def test_every_fault_works_on_this_release() -> None:
