@@ -34,7 +34,9 @@ def operand(program: Plan, sizes: Mapping[str, int]) -> np.ndarray | None:
     space: dict[str, Any] = {"np": np, "jnp": SimpleNamespace(bfloat16=ml_dtypes.bfloat16)}
     exec("\n".join(lines), space)
     code = space["operand"].__code__
-    return np.asarray(space["operand"](**{name: sizes[name] for name in code.co_varnames[: code.co_argcount]}))
+    return np.asarray(
+        space["operand"](**{name: sizes[name] for name in code.co_varnames[: code.co_argcount]})
+    )
 
 
 def wider(dtype: str) -> str | None:

@@ -6,6 +6,7 @@ fraction of a second. A runner that does not answer in time is asked for the sta
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -207,10 +208,8 @@ class Runner:
 def _kill(pid: int) -> None:
     """Ends a process and its group; SIGKILL, since JAX may swallow anything milder."""
     for kill in (os.killpg, os.kill):
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
 
 
 def _size(file: IO[bytes]) -> int:

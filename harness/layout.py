@@ -29,7 +29,11 @@ def _spaced(lines: list[str]) -> Iterator[str]:
         open_ = [indent for indent in open_ if indent < _indent(line)]
         starts = line.lstrip().startswith(("def ", "class ", "@"))
         most = 2 if _indent(line) == 0 else 1
-        if before.lstrip().startswith("@") or (before.endswith(":") and _indent(line) > _indent(before)):
+        if (
+            not before
+            or before.lstrip().startswith("@")
+            or (before.endswith(":") and _indent(line) > _indent(before))
+        ):
             blanks = 0
         elif starts or ended:
             blanks = most
@@ -59,9 +63,10 @@ def wrap(line: str) -> list[str]:
 
 
 def _last_bracket(line: str) -> tuple[int, int] | None:
-    """Where the last outermost pair of brackets opens and closes."""
+    """Where the last outermost pair of brackets opens and closes, of those that leave a short enough head."""
     pairs = [span for depth, span in _brackets(line) if depth == 0]
-    return pairs[-1] if pairs else None
+    short = [span for span in pairs if span[0] < WIDTH]
+    return (short or pairs or [None])[-1]
 
 
 def _brackets(text: str) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -93,7 +98,7 @@ def _split(text: str, separator: str) -> list[str]:
     parts, start = [], 0
     while (at := text.find(separator, start)) >= 0:
         if at in free:
-            parts.append(text[: at])
+            parts.append(text[:at])
             text, start = text[at + len(separator) :], 0
             free = {k - at - len(separator) for k in free}
         else:

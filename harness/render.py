@@ -346,7 +346,7 @@ def _call(module: Module, leaf: Leaf, x: str) -> str:
     if module.plan.case.operand != "tree":
         return leaf.expression(module, x, module.plan.inside)
     call = leaf.expression(module, f'{{"one": {x}, "two": ({x} + {x},)}}', module.plan.inside)
-    return f"(lambda tree: jnp.stack([tree['one'], tree['two'][0]]))({call})"
+    return f'(lambda tree: jnp.stack([tree["one"], tree["two"][0]]))({call})'
 
 
 def _leaf(module: Module, schedule: Schedule) -> str:

@@ -19,7 +19,20 @@ WORDS: tuple[str, ...] = (
     *("0", "1", "2", "3", "-1", "arg", "index i", "index j", "reduced i", "reduced j", "none", "on", "off"),
     *("i", "j", "i.j", "j.i", "i+j", "j+i", "_.i", "i.none", "first", "reversed", "last", "interleaved"),
     *("halves", "unordered", "singles", "next", "previous", "reverse", "identity", "partial"),
-    *("scalar", "3x2", "2i", "ix2", "4ij", "basis", "origin", "counting", "negative", "wrap", "special", "empty"),
+    *(
+        "scalar",
+        "3x2",
+        "2i",
+        "ix2",
+        "4ij",
+        "basis",
+        "origin",
+        "counting",
+        "negative",
+        "wrap",
+        "special",
+        "empty",
+    ),
     *("float32", "bfloat16", "float16", "int32", "int8", "uint8", "bool", "complex64", "float64", "uint64"),
     *("str", "long", "unicode", "int", "tuple", "enum", "object", "sizes", "clear"),
 )
@@ -35,7 +48,9 @@ def values_of(param: Param) -> list[Any]:
 @st.composite
 def bindings(draw: st.DrawFn, several: bool) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """One axis (or up to two) with one to three sizes each."""
-    axes = draw(st.lists(st.sampled_from("ijk" if several else "ijk_"), min_size=1, max_size=1 + several, unique=True))
+    axes = draw(
+        st.lists(st.sampled_from("ijk" if several else "ijk_"), min_size=1, max_size=1 + several, unique=True)
+    )
     steps = draw(st.integers(1, 3))
     sizes = st.lists(st.integers(1, 4), min_size=steps, max_size=steps).map(tuple)
     return tuple((axis, draw(sizes)) for axis in axes)
@@ -85,7 +100,13 @@ def binders(draw: st.DrawFn) -> list[Definition]:
     split = [axes] if draw(st.booleans()) and "_" not in dict(axes) else [[axis] for axis in axes]
     found = []
     for group in split:
-        words = ["shard_map"] if len(group) > 1 else ["vmap"] if group[0][0] == "_" else ["vmap", "vmap", "pmap", "shard_map"]
+        words = (
+            ["shard_map"]
+            if len(group) > 1
+            else ["vmap"]
+            if group[0][0] == "_"
+            else ["vmap", "vmap", "pmap", "shard_map"]
+        )
         layer = draw(definitions(LAYERS[draw(st.sampled_from(words))]))
         found.append(dataclasses.replace(layer, bindings=tuple(group)))  # type: ignore[type-var]
     return found
@@ -102,12 +123,22 @@ def likely(draw: st.DrawFn) -> Case:
     """A case that is more often legal than not: axes are bound before they are used."""
     outer = draw(binders())
     bound = [symbol for layer in outer for symbol, _ in layer.bindings]  # type: ignore[attr-defined]
-    others = st.lists(layers().filter(lambda layer: layer.family != "binder" and _named(layer, bound)), max_size=2)
+    others = st.lists(
+        layers().filter(lambda layer: layer.family != "binder" and _named(layer, bound)), max_size=2
+    )
     inner = draw(others)
     if draw(st.integers(0, 3)) == 0:
         outer = [*outer[:1], *draw(others), *outer[1:]]
     leaf = draw(leaves().filter(lambda leaf: _named(leaf, bound)))
-    shape = draw(st.sampled_from([text for text in ("3", "3", "2i", "ix2", "2ix2i", "ij", "scalar") if "j" in bound or "j" not in text]))
+    shape = draw(
+        st.sampled_from(
+            [
+                text
+                for text in ("3", "3", "2i", "ix2", "2ix2i", "ij", "scalar")
+                if "j" in bound or "j" not in text
+            ]
+        )
+    )
     payload = draw(st.sampled_from(["basis", "counting", "origin", "special", "empty"]))
     dtype = draw(st.sampled_from(["float32", "float32", "bfloat16", "int8", "bool", "complex64", "float64"]))
     operand = draw(st.sampled_from(["argument"] * 4 + ["tree", "closure", "constant"]))

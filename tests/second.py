@@ -126,10 +126,14 @@ def _shard_map(layer: ShardMap, inner: Callable, cells: Cells, world: World, siz
             else:
                 split[at + device] = x[tuple(_block(index, mesh, dim, n) for dim, n in zip(entry, x.shape))]
     results = inner(split, world.bind(*mesh.items()))
-    return {at: _assemble(layer, {device: results[at + device] for device in grid}, names, mesh) for at in cells}
+    return {
+        at: _assemble(layer, {device: results[at + device] for device in grid}, names, mesh) for at in cells
+    }
 
 
-def _assemble(layer: ShardMap, parts: Results, names: list[str], mesh: dict[str, int]) -> dict[str, np.ndarray]:
+def _assemble(
+    layer: ShardMap, parts: Results, names: list[str], mesh: dict[str, int]
+) -> dict[str, np.ndarray]:
     stack = layer.out == "stack"
     spec = (tuple(names),) if stack else () if layer.out == "none" else layer.out
     whole: dict[str, np.ndarray] = {}
@@ -198,7 +202,9 @@ def _loop(layer: Any, inner: Callable, cells: Cells, world: World, place: Any) -
             if trip < bound[at]:
                 sums[at] = {key: (sums[at][key] + y).astype(y.dtype) for key, y in given[at].items()}
                 state[at] = _twice(state[at])
-    return {at: {place.mark: np.int32(bound[at]) if state[at] is None else state[at], **sums[at]} for at in cells}
+    return {
+        at: {place.mark: np.int32(bound[at]) if state[at] is None else state[at], **sums[at]} for at in cells
+    }
 
 
 def _branch(layer: Any, inner: Callable, cells: Cells, world: World, place: Any) -> Results:
@@ -240,7 +246,8 @@ def _forward(inner: Callable, cells: Cells, mark: str) -> Results:
     there = inner({at: (x * 3).astype(x.dtype) for at, x in cells.items()})
     zero = inner({at: x * 0 for at, x in cells.items()})
     return {
-        at: {**here[at], **{f"{mark}.{key}": there[at][key] - zero[at][key] for key in here[at]}} for at in cells
+        at: {**here[at], **{f"{mark}.{key}": there[at][key] - zero[at][key] for key in here[at]}}
+        for at in cells
     }
 
 
@@ -272,7 +279,9 @@ def _dtype(name: str) -> np.dtype:
 
 
 def _leaves(cells: Cells, world: World) -> Results:
-    return {at: {key: _leaf(leaf, at, cells, world) for key, leaf in world.plan.leaves.items()} for at in cells}
+    return {
+        at: {key: _leaf(leaf, at, cells, world) for key, leaf in world.plan.leaves.items()} for at in cells
+    }
 
 
 def _leaf(leaf: Any, at: Position, cells: Cells, world: World) -> np.ndarray:
@@ -283,8 +292,10 @@ def _leaf(leaf: Any, at: Position, cells: Cells, world: World) -> np.ndarray:
         return np.int32(len(reached))  # type: ignore[return-value]
     group = _group(getattr(leaf, "groups", ""), reached, at)
     line = [_value(world, cells[member]) for member in group]
+
     def collective(line: list[np.ndarray]) -> np.ndarray:
         return np.asarray(LEAVES[leaf.word](leaf, line, group.index(at)))
+
     if world.plan.case.operand == "tree":  # of x and 2 x
         return np.stack([collective(line), collective([x + x for x in line])])
     return collective(line)

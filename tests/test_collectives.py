@@ -54,7 +54,11 @@ ONE_NAME: tuple[Table, ...] = (
     ("all_gather(i, axis=1)", [[1, 2], [3, 4], [5, 6]], [[[1, 3, 5], [2, 4, 6]]] * 3),
     ("all_gather(i, axis=-1)", [[1, 2], [3, 4], [5, 6]], [[[1, 3, 5], [2, 4, 6]]] * 3),
     ("all_gather(i, tiled)", [[1, 2], [3, 4], [5, 6]], [[1, 2, 3, 4, 5, 6]] * 3),
-    ("all_gather(i, axis=1, tiled)", [[[1, 2], [3, 4]], [[5, 6], [7, 8]]], [[[1, 2, 5, 6], [3, 4, 7, 8]]] * 2),
+    (
+        "all_gather(i, axis=1, tiled)",
+        [[[1, 2], [3, 4]], [[5, 6], [7, 8]]],
+        [[[1, 2, 5, 6], [3, 4, 7, 8]]] * 2,
+    ),
     ("all_gather(i, axis=-2, tiled)", [[[1, 2]], [[3, 4]]], [[[1, 2], [3, 4]]] * 2),
     ("all_gather(i, groups=interleaved)", [1, 2, 3, 4], [[1, 3], [2, 4], [1, 3], [2, 4]]),
     ("all_gather(i, groups=unordered)", [1, 2, 3, 4], [[1, 3], [4, 2], [1, 3], [4, 2]]),
@@ -104,7 +108,9 @@ ONE_NAME: tuple[Table, ...] = (
 )
 
 
-@pytest.mark.parametrize(("leaf", "x", "want"), ONE_NAME, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("leaf", "x", "want"), ONE_NAME, ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_one_name(leaf: str, x: list, want: list) -> None:
     got = result(leaf, np.array(x, np.int32), axes=1)
     np.testing.assert_array_equal(got, np.array(want, np.int32), strict=True)
@@ -136,7 +142,9 @@ TWO_NAMES: tuple[Table, ...] = (
 )
 
 
-@pytest.mark.parametrize(("leaf", "x", "want"), TWO_NAMES, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("leaf", "x", "want"), TWO_NAMES, ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_two_names(leaf: str, x: list, want: list) -> None:
     got = result(leaf, np.array(x, np.int32), axes=2)
     np.testing.assert_array_equal(got, np.array(want, np.int32), strict=True)

@@ -186,7 +186,12 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_controller_that_is_killed_leaves_no_process_behind() -> None:
     environment = {**os.environ, **CPU, "PYTHONPATH": f"{TESTS.parent}{os.pathsep}{TESTS}"}
     done = subprocess.run(
-        [sys.executable, "-c", CONTROLLER], env=environment, capture_output=True, text=True, timeout=LONG, check=False
+        [sys.executable, "-c", CONTROLLER],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
     )
     pids = [int(word) for word in done.stdout.split()]
     assert len(pids) == 2, done.stderr

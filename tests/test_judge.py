@@ -143,7 +143,9 @@ def test_wrong_at_every_visit_is_not_called_indeterminate() -> None:
     run = Run("vmap(i:3) > psum(i) | payload=counting")
     for step in (0, 1):
         run.change(step, "psum", run.expected[step].values["psum"] + 1)
-    assert [(finding.kind, finding.rule) for finding in run.findings()["psum"]] == [(Kind.WRONG_VALUE, "psum.sum")] * 2
+    assert [(finding.kind, finding.rule) for finding in run.findings()["psum"]] == [
+        (Kind.WRONG_VALUE, "psum.sum")
+    ] * 2
     assert "[0, 0] is 13.0, should be 12.0" in run.findings()["psum"][0].message
     assert "6 more of 9" in run.findings()["psum"][0].message
 
@@ -266,13 +268,17 @@ def test_an_error() -> None:
     assert found.message.startswith("i=3: ValueError: no\n") and "line 14, in leaf" in found.message
 
 
-@pytest.mark.parametrize("line", ["vmap(i:3) > jit > psum(i) | schedule=unbound", "vmap(i:3) > psum(i+i) | schedule=raises"])
+@pytest.mark.parametrize(
+    "line", ["vmap(i:3) > jit > psum(i) | schedule=unbound", "vmap(i:3) > psum(i+i) | schedule=raises"]
+)
 def test_an_answer_where_an_error_was_due(line: str) -> None:
     run = Run(line)
     step = next(k for k, want in enumerate(run.expected) if want.step.outcome == "error")
     run.seen[step] = Observation({"psum": output(np.array(3.0))})
     found = run.only()
-    assert (found.kind, found.step) == (Kind.NOT_RAISED, step) and found.rule.startswith(("error.", "cache.", "name"))
+    assert (found.kind, found.step) == (Kind.NOT_RAISED, step) and found.rule.startswith(
+        ("error.", "cache.", "name")
+    )
     assert "should raise" in found.message and "3." in found.message
 
 
@@ -288,7 +294,11 @@ def test_shards_on_the_wrong_devices() -> None:
     run = Run("jit > shard_map(i:4) > ppermute(i)")
     out = run.seen[0].outputs["ppermute"]
     first, second, *rest = out.shards
-    moved = (dataclasses.replace(first, device=second.device), dataclasses.replace(second, device=first.device), *rest)
+    moved = (
+        dataclasses.replace(first, device=second.device),
+        dataclasses.replace(second, device=first.device),
+        *rest,
+    )
     run.seen[0].outputs["ppermute"] = dataclasses.replace(out, shards=moved)
     found = run.only()
     assert (found.rule, found.kind, found.step) == ("result.placement", Kind.WRONG_PLACEMENT, 0)
@@ -301,11 +311,17 @@ def test_a_shard_that_differs_from_the_whole() -> None:
     last = dataclasses.replace(out.shards[-1], data=out.shards[-1].data + 1)
     run.seen[0].outputs["ppermute"] = dataclasses.replace(out, shards=(*out.shards[:-1], last))
     found = run.only()
-    assert (found.rule, found.kind) == ("result.placement", Kind.WRONG_PLACEMENT) and "device 3 holds" in found.message
+    assert (found.rule, found.kind) == (
+        "result.placement",
+        Kind.WRONG_PLACEMENT,
+    ) and "device 3 holds" in found.message
 
 
 def test_the_order_of_devices_is_the_cases() -> None:
-    run, other = Run("jit > shard_map(i:4) > ppermute(i)"), Run("jit > shard_map(i:4, devices=reversed) > ppermute(i)")
+    run, other = (
+        Run("jit > shard_map(i:4) > ppermute(i)"),
+        Run("jit > shard_map(i:4, devices=reversed) > ppermute(i)"),
+    )
     run.seen = other.seen
     assert {finding.kind for finding in run.findings()["ppermute"]} == {Kind.WRONG_PLACEMENT}
 
@@ -320,7 +336,10 @@ def test_a_move_keeps_the_sign_of_zero_and_a_sum_need_not() -> None:
         run.change(0, key, turned)
         assert bool(run.findings()) == kept, leaf
         if kept:
-            assert "is 0.0, should be -0.0" in run.only().message or "is -0.0, should be 0.0" in run.only().message
+            assert (
+                "is 0.0, should be -0.0" in run.only().message
+                or "is -0.0, should be 0.0" in run.only().message
+            )
 
 
 SAME = (
@@ -390,7 +409,9 @@ def test_the_laws_a_case_is_held_to(line: str, rules: set[str]) -> None:
 
 def test_a_law_that_cannot_be_broken_here_is_not_counted() -> None:
     program = Run("vmap(i:3) > psum(i)").plan
-    assert not {"cache.retrace", "result.placement", "cache.fresh"} & set(checked_rules(program, program.case.leaf))
+    assert not {"cache.retrace", "result.placement", "cache.fresh"} & set(
+        checked_rules(program, program.case.leaf)
+    )
 
 
 def test_a_program_without_layers_can_be_judged() -> None:
@@ -401,7 +422,7 @@ def test_a_program_without_layers_can_be_judged() -> None:
 def test_describe_names_positions_of_other_payloads() -> None:
     program = Run("vmap(i:2) > psum(i) | payload=counting shape=2").plan
     want = np.array([[4.0, 6.0], [4.0, 6.0]])
-    got = want + [[0, 0], [0, 5]]
+    got = np.add(want, [[0, 0], [0, 5]])
     assert describe(program, "psum", {"i": 2}, want, got) == "[1, 1] is 11.0, should be 6.0"
 
 

@@ -15,7 +15,6 @@ from harness.dtypes import NAMES, SIGNIFICAND
 from harness.errors import Illegal
 from harness.exact import inexact
 from harness.exact import operand as operand_of
-from harness.layers.leaves import Pmean
 from harness.payloads import PAYLOADS
 from harness.program import Plan, plan, unit_of
 

@@ -38,8 +38,31 @@ print("none")
 """
 
 CONTROLLER = (
-    *("case", "collectives", "compat", "decode", "dims", "dtypes", "errors", "exact", "isolate", "judge", "layers", "names"),
-    *("observed", "parameters", "payloads", "plugin", "profiles", "program", "reference", "render", "schedules"),
+    *(
+        "case",
+        "collectives",
+        "compat",
+        "decode",
+        "dims",
+        "dtypes",
+        "errors",
+        "exact",
+        "isolate",
+        "judge",
+        "layers",
+        "names",
+    ),
+    *(
+        "observed",
+        "parameters",
+        "payloads",
+        "plugin",
+        "profiles",
+        "program",
+        "reference",
+        "render",
+        "schedules",
+    ),
     *("session", "space", "verdicts"),
 )
 """What the controller and the generators import; judging included, since it is arithmetic."""
@@ -82,7 +105,10 @@ def same(want: dict[str, np.ndarray], got: dict[str, np.ndarray]) -> None:
 
 def tracked_derivative(program: Plan) -> bool:
     """Whether a vjp stands under a shard_map whose types track variation: the second evaluator leaves those out."""
-    return any(layer.word == "vjp" and place.scope.checked() for layer, place in zip(program.case.layers, program.places))
+    return any(
+        layer.word == "vjp" and place.scope.checked()
+        for layer, place in zip(program.case.layers, program.places)
+    )
 
 
 def modest(program: Plan) -> bool:
@@ -161,7 +187,9 @@ def test_the_second_evaluator_agrees_on(line: str) -> None:
     agree(typed(line))
 
 
-@settings(max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=100, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 @given(likely())
 def test_the_second_evaluator_agrees_at_random(case: Case) -> None:
     try:
@@ -199,7 +227,10 @@ def test_a_wrong_reference_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> 
 Value = int | float | list
 BY_HAND: tuple[tuple[str, dict[str, Value]], ...] = (
     # counting: position i holds 2 i + 1, 2 i + 2
-    ("vmap(i:2) > scan(2) > psum(i) | shape=2 payload=counting", {"psum": [[[4, 6], [8, 12]]] * 2, "scan": [[4, 8], [12, 16]]}),
+    (
+        "vmap(i:2) > scan(2) > psum(i) | shape=2 payload=counting",
+        {"psum": [[[4, 6], [8, 12]]] * 2, "scan": [[4, 8], [12, 16]]},
+    ),
     (
         "vmap(i:2) > scan(2, reverse) > psum(i) | shape=2 payload=counting",
         {"psum": [[[8, 12], [4, 6]]] * 2, "scan": [[4, 8], [12, 16]]},
@@ -209,31 +240,67 @@ BY_HAND: tuple[tuple[str, dict[str, Value]], ...] = (
         {"psum": [[[4, 6], [8, 12]]] * 2, "scan": [2, 2]},
     ),
     # position 0 makes no trip and keeps 1; positions 1, 2 hold 2, 3: trip 0 sums 6, trip 1 sums 1 + 4 + 6
-    ("vmap(i:3) > while_loop(index i) > psum(i) | shape=scalar payload=counting", {"psum": [0, 6, 17], "while_loop": [1, 4, 12]}),
-    ("vmap(i:3) > fori_loop(3) > psum(i) | shape=scalar payload=counting", {"psum": [42] * 3, "fori_loop": [8, 16, 24]}),
-    ("vmap(i:3) > fori_loop(0) > psum(i) | shape=scalar payload=counting", {"psum": [0] * 3, "fori_loop": [1, 2, 3]}),
+    (
+        "vmap(i:3) > while_loop(index i) > psum(i) | shape=scalar payload=counting",
+        {"psum": [0, 6, 17], "while_loop": [1, 4, 12]},
+    ),
+    (
+        "vmap(i:3) > fori_loop(3) > psum(i) | shape=scalar payload=counting",
+        {"psum": [42] * 3, "fori_loop": [8, 16, 24]},
+    ),
+    (
+        "vmap(i:3) > fori_loop(0) > psum(i) | shape=scalar payload=counting",
+        {"psum": [0] * 3, "fori_loop": [1, 2, 3]},
+    ),
     # odd positions take the branch of 2 x; every position computes both
-    ("vmap(i:3) > cond(index i) > psum(i) | shape=scalar payload=counting", {"psum": [6, 12, 6], "cond": [1, 4, 3]}),
-    ("vmap(i:3) > cond(arg) > psum(i) | shape=scalar payload=counting n=1", {"psum": [6] * 3, "cond": [1, 2, 3]}),
-    ("vmap(i:3) > cond(arg) > psum(i) | shape=scalar payload=counting n=2", {"psum": [12] * 3, "cond": [2, 4, 6]}),
-    ("vmap(i:4) > switch(index i) > psum(i) | shape=scalar payload=counting", {"psum": [10, 20, 30, 30], "switch": [1, 4, 9, 12]}),
+    (
+        "vmap(i:3) > cond(index i) > psum(i) | shape=scalar payload=counting",
+        {"psum": [6, 12, 6], "cond": [1, 4, 3]},
+    ),
+    (
+        "vmap(i:3) > cond(arg) > psum(i) | shape=scalar payload=counting n=1",
+        {"psum": [6] * 3, "cond": [1, 2, 3]},
+    ),
+    (
+        "vmap(i:3) > cond(arg) > psum(i) | shape=scalar payload=counting n=2",
+        {"psum": [12] * 3, "cond": [2, 4, 6]},
+    ),
+    (
+        "vmap(i:4) > switch(index i) > psum(i) | shape=scalar payload=counting",
+        {"psum": [10, 20, 30, 30], "switch": [1, 4, 9, 12]},
+    ),
     ("vmap(i:2) > scan(3) > psum(i) of constant", {"psum": [[2, 2, 2]] * 2, "scan": [3, 3]}),
     # tangent 3 x
     ("vmap(i:2) > jvp > psum(i) | shape=scalar payload=counting", {"psum": [3, 3], "jvp.psum": [9, 9]}),
     # every position's result is the sum, each with cotangent 1
     ("vmap(i:3) > vjp > psum(i) | shape=scalar payload=counting", {"psum": [6] * 3, "vjp": [3] * 3}),
-    ("vmap(i:3) > vjp > ppermute(i, perm=partial) | shape=2 payload=counting", {"ppermute": [[0, 0], [1, 2], [3, 4]], "vjp": [[1, 2], [1, 2], [0, 0]]}),
+    (
+        "vmap(i:3) > vjp > ppermute(i, perm=partial) | shape=2 payload=counting",
+        {"ppermute": [[0, 0], [1, 2], [3, 4]], "vjp": [[1, 2], [1, 2], [0, 0]]},
+    ),
     # all_gather of 3 scalars at each of 3 positions, cotangents 1, 2, 3: three times one's own
-    ("vmap(i:3) > vjp > all_gather(i) | shape=scalar payload=counting", {"all_gather": [[1, 2, 3]] * 3, "vjp": [3, 6, 9]}),
+    (
+        "vmap(i:3) > vjp > all_gather(i) | shape=scalar payload=counting",
+        {"all_gather": [[1, 2, 3]] * 3, "vjp": [3, 6, 9]},
+    ),
     # under checks the sum is one value with one cotangent
-    ("shard_map(i:3) > vjp > psum(i) | shape=1 payload=counting", {"psum": [[6], [6], [6]], "vjp": [[1], [1], [1]]}),
-    ("shard_map(i:3, check=off) > vjp > psum(i) | shape=1 payload=counting", {"psum": [[6], [6], [6]], "vjp": [[3], [3], [3]]}),
+    (
+        "shard_map(i:3) > vjp > psum(i) | shape=1 payload=counting",
+        {"psum": [[6], [6], [6]], "vjp": [[1], [1], [1]]},
+    ),
+    (
+        "shard_map(i:3, check=off) > vjp > psum(i) | shape=1 payload=counting",
+        {"psum": [[6], [6], [6]], "vjp": [[3], [3], [3]]},
+    ),
     # one operand for all devices under checks: its cotangent is the sum over devices
     (
         "shard_map(i:2, in=none) > vjp > all_gather(i) | shape=1 payload=counting",
         {"all_gather": [[[1], [1]]] * 2, "vjp": [[6], [6]]},
     ),
-    ("shard_map(i:2, j:2, in=j.i, out=j.i) > ppermute(j) | shape=1x1 payload=counting", {"ppermute": [[2, 4], [1, 3]]}),
+    (
+        "shard_map(i:2, j:2, in=j.i, out=j.i) > ppermute(j) | shape=1x1 payload=counting",
+        {"ppermute": [[2, 4], [1, 3]]},
+    ),
 )
 
 

@@ -62,6 +62,16 @@ ASK = """
 </script>
 """
 
+FRAME = """<!doctype html><iframe src="PAGE" width="WIDTH" height="900" style="border:0"></iframe><script>
+addEventListener("message", (event) => {
+  const made = document.createElement("pre");
+  made.id = "answer";
+  made.textContent = event.data;
+  document.body.append(made);
+});
+</script>"""
+"""No window of headless Chromium is narrower than 500 pixels, a frame is: so the page is looked at in one."""
+
 
 def ask(
     page: str, body: str, tmp_path: Path, width: int = 1280, dark: bool = False, library: str = ""

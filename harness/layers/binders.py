@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -343,8 +344,8 @@ class ShardMap(Binder):
         sizes = [module.step_size(axis) for axis in axes]
         if self.out == "stack":
             inner = module.stacked(inner)
-        count = " * ".join(sizes)
-        devices = module.devices(self.devices, count if len(sizes) == 1 else f"({count})")
+        count = str(math.prod(map(int, sizes))) if all(map(str.isdecimal, sizes)) else " * ".join(sizes)
+        devices = module.devices(self.devices, f"({count})" if "*" in count else count)
         shape = f".reshape({', '.join(sizes)})" if len(sizes) > 1 else ""
         names = ", ".join(module.name(axis.symbol or "") for axis in axes)
         mesh = module.assign("mesh", f"Mesh(np.array({devices}){shape}, ({names}{',' * (len(axes) == 1)}))")

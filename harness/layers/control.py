@@ -261,10 +261,11 @@ class WhileLoop(Loop):
             f"    {state} = state",
             f"    return {module.next('k, ' + args if args else 'k')}, jax.tree.map(jnp.add, out, {inner}({args}))",
         )
-        start = ", ".join(["0", *module.params, self.zeros(module, place)])
+        start = ", ".join(["0", *module.params, "zeros"])
         return module.define(
             "while_loop",
             f"def {{name}}({args}):",
+            f"    zeros = {self.zeros(module, place)}",
             f"    {state} = lax.while_loop({test}, {body}, ({start}))",
             f'    return {{"{place.mark}": {"x" if "x" in module.params else "k"}, **out}}',
         )
@@ -288,10 +289,11 @@ class ForiLoop(Loop):
             f"    {state} = state",
             f"    return {module.next(', '.join(own))}, jax.tree.map(jnp.add, out, {inner}({args}))",
         )
-        start = ", ".join(["0" if name == "k" else name for name in own] + [self.zeros(module, place)])
+        start = ", ".join([*("0" if name == "k" else name for name in own), "zeros"])
         return module.define(
             "fori_loop",
             f"def {{name}}({args}):",
+            f"    zeros = {self.zeros(module, place)}",
             f"    {state} = lax.fori_loop(0, {self.count.source(module)}, {body}, ({start}))",
             f'    return {{"{place.mark}": {own[0]}, **out}}',
         )

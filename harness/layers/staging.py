@@ -73,7 +73,7 @@ class CustomVjp(Staging):
         args = ", ".join(module.params)
         name = module.define("with_vjp", "@jax.custom_vjp", f"def {{name}}({args}):", f"    return {inner}({args})")
         forward = module.define(
-            f"{name}_forward", f"def {{name}}({args}):", f"    return {inner}({args}), ({args},)"
+            f"{name}_forward", f"def {{name}}({args}):", f"    return {inner}({args}), ({args}{',' * (len(module.params) == 1)})"
         )
         backward = module.define(
             f"{name}_backward",

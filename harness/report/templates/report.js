@@ -89,22 +89,25 @@
     const box = element("div", { class: "detail" });
     const message = d.message === undefined ? "" : data.texts[d.message];
     if (d.expectation) box.append(element("p", {}, `Expected: ${d.expectation}`));
-    if (message) box.append(element("pre", { tabindex: "0", "aria-label": "message" }, message));
+    if (message) box.append(element("pre", { class: "wrap", tabindex: "0", "aria-label": "message" }, message));
     if (d.positions) box.append(maps(d.positions));
     if (d.also && d.also.length) box.append(element("p", {}, `Also: ${d.also.join("; ")}`));
+    box.append(element("p", { class: "soft" }, "Run it again:"), code(`pytest --case '${c[LINE].replaceAll("'", "'\\''")}'`, "command"));
+    if (d.source) box.append(element("p", { class: "soft" }, `Reproducer, ${d.reproducer}:`), code(d.source, "reproducer"));
+    else if (d.reproducer) box.append(element("p", {}, `Reproducer: ${d.reproducer}`));
+    if (d.tail) box.append(element("p", { class: "soft" }, "End of the log:"), element("pre", { tabindex: "0", "aria-label": "log" }, d.tail));
     const facts = element("dl");
     const fact = (name, text) => { if (text) facts.append(element("dt", {}, name), element("dd", {}, text)); };
     fact("verdict", plain(data.verdicts[c[VERDICT]]));
     fact("law", data.rules[c[RULE]]);
     fact("suite", data.suites[c[SUITE]]);
-    for (const item of c[ITEMS]) fact(word(data.items[item][0]), data.items[item][1].join(", "));
+    for (const item of c[ITEMS]) {
+      const [name, own] = data.items[item];
+      if (own.join() !== "none") fact(word(name), own.join(", "));
+    }
     fact("time", `${c[TIME]} ms${d.worker ? `, worker ${d.worker}` : ""}${d.time ? `, ${d.time}` : ""}`);
     fact("log", d.log);
     box.append(facts);
-    box.append(element("p", { class: "soft" }, "Run it again:"), code(`pytest --case '${c[LINE].replaceAll("'", "'\\''")}'`, "command"));
-    if (d.source) box.append(element("p", { class: "soft" }, `Reproducer, ${d.reproducer}:`), code(d.source, "reproducer"));
-    else if (d.reproducer) box.append(element("p", {}, `Reproducer: ${d.reproducer}`));
-    if (d.tail) box.append(element("p", { class: "soft" }, "End of the log:"), element("pre", { tabindex: "0", "aria-label": "log" }, d.tail));
     return box;
   };
   const code = (text, label) => {
@@ -126,7 +129,9 @@
     if (text !== undefined) made.textContent = text;
     return made;
   };
-  const maps = ({ axes, receivers }) => element("div", { class: "maps" }, ...receivers.map((one) => map(axes, one)));
+  const maps = ({ axes, receivers }) => element("div", {},
+    element("p", { class: "soft" }, "Framed: who received. Green: rightly from; red: wrongly from; dashed: should also have been from."),
+    element("div", { class: "maps" }, ...receivers.map((one) => map(axes, one))));
   const map = (axes, receiver) => {
     const cell = 58, gap = 12, rows = axes.length > 1 ? axes[0][1] : 1;
     const inner = axes.length > 1 ? axes.slice(1) : axes;
@@ -168,7 +173,7 @@
   };
   const arrow = (u, v, x, y, radius, kind) => {
     const length = Math.hypot(x - u, y - v), dx = (x - u) / length, dy = (y - v) / length;
-    const bend = Math.min(18, length / 6), tip = [x - dx * radius * 0.8, y - dy * radius * 0.8];
+    const bend = Math.min(34, length / 4), tip = [x - dx * radius * 0.8, y - dy * radius * 0.8];
     const start = [u + dx * radius * 0.6, v + dy * radius * 0.6];
     const control = [(u + x) / 2 - dy * bend, (v + y) / 2 + dx * bend];
     const head = [-0.5, 0.5].map((turn) => `M${tip} l${[-8 * (dx * Math.cos(turn) - dy * Math.sin(turn)), -8 * (dx * Math.sin(turn) + dy * Math.cos(turn))]}`);
