@@ -21,6 +21,7 @@ from harness.errors import CaseError
 from harness.layers import LAYERS, LEAVES
 from harness.layers.base import Definition, Layer, Param
 from harness.layers.leaves import Leaf
+from harness.layers.probe import ProbeLeaf
 from harness.names import NAME_KINDS
 from harness.payloads import PAYLOADS
 from harness.schedules import SCHEDULES
@@ -110,6 +111,8 @@ class Case:
     @property
     def rule(self) -> str:
         """The law about the leaf's value."""
+        if isinstance(self.leaf, ProbeLeaf):
+            return self.leaf.probe.rule
         constant = not self.takes_argument and self.operand != "closure"
         return "psum.constant" if constant and self.leaf.word == "psum" else self.leaf.rule
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import jax
 
-from harness import compat, judge
+from harness import compat, exact, judge
 from harness.case import Case, parse_line
 from harness.errors import Illegal
+from harness.layers.probe import ProbeLeaf
 from harness.program import Plan, plan, unit_of
 from harness.render import Rendered, render
 from harness.reproduce import reproducer
@@ -60,7 +61,7 @@ def _check_program(cases: list[Case]) -> list[dict[str, Any]]:
     findings = _findings(rendered)
     if len(cases) > 1 and findings.get(""):
         return [result for case in cases for result in _check_program([case])]
-    declined = _declined(typed, findings)
+    declined = _declined(typed, findings) or _rounds(typed, findings)
     if declined:
         return [_result(case, Verdict.NOT_APPLICABLE, message=declined) for case in cases]
     seconds = (time.perf_counter() - start) / len(cases)
@@ -70,6 +71,11 @@ def _check_program(cases: list[Case]) -> list[dict[str, Any]]:
 
 def _missing_capability(typed: Plan) -> str:
     """Why this backend cannot run the program, or ""."""
+    if isinstance(typed.case.leaf, ProbeLeaf):
+        probe = typed.case.leaf.probe
+        if compat.version(jax.__version__) < compat.version(probe.since or "0"):
+            return f"the law {probe.rule} is held against JAX {probe.since} and later here"
+        return f"needs {probe.devices} devices" if probe.devices > jax.device_count() else ""
     needed = max((_devices(typed, sizes) for sizes in typed.steps), default=1)
     present = jax.device_count()
     return f"needs {needed} devices, the backend has {present}" if needed > present else ""
@@ -79,8 +85,16 @@ def _declined(typed: Plan, findings: dict[str, list[Finding]]) -> str:
     """JAX's own words where it says that it does not implement what a leaf asks for, or ""."""
     if not any(leaf.declined(typed.inside) for leaf in typed.leaves.values()):
         return ""
-    said = [f.message for found in findings.values() for f in found if "NotImplementedError" in f.message]
+    said = [f.message for found in findings.values() for f in found if any(word in f.message for word in compat.DECLINES)]
     return f"JAX does not implement this: {said[0].splitlines()[0]}" if said else ""
+
+
+def _rounds(typed: Plan, findings: dict[str, list[Finding]]) -> str:
+    """Where a value is wrong and the program is one that rounds, nothing can be said bit for bit: why, or ""."""
+    if not any(finding.kind == Kind.WRONG_VALUE for found in findings.values() for finding in found):
+        return ""
+    rounded = exact.inexact(typed)
+    return f"illegal: not exact in {typed.case.dtype} ({rounded})" if rounded else ""
 
 
 def _devices(typed: Plan, sizes: dict[str, int]) -> int:

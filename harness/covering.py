@@ -32,7 +32,7 @@ Key = tuple[int, ...]
 EXPECTATIONS = Path(__file__).resolve().parent.parent / "configs" / "expectations"
 REMEMBERED = 30
 """Legal rows kept for each value, to start searches from."""
-GUESSES = 250
+GUESSES = 120
 """Random rows tried before a combination is taken to be infeasible."""
 
 

@@ -19,7 +19,7 @@ import dataclasses
 import operator
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,15 +91,17 @@ def in_range(jax_version: str, conditions: str) -> bool:
 
 def load(folder: Path, known_keys: Iterable[str]) -> list[Expectation]:
     """All entries of the TOML files in a folder; anything unknown is an error that names file and entry."""
-    known = set(known_keys)
-    entries = []
-    for path in sorted(folder.glob("*.toml")):
-        try:
-            tables = tomllib.loads(path.read_text(encoding="utf-8")).get("expect", [])
-        except tomllib.TOMLDecodeError as error:
-            raise UsageError(f"{path}: {error}") from error
-        entries += [_entry(f"{path.name} entry {number}", table, known) for number, table in enumerate(tables, 1)]
-    return entries
+    known = frozenset(known_keys)
+    return [entry for path in sorted(folder.glob("*.toml")) for entry in load_file(path, known)]
+
+
+def load_file(path: Path, known: Collection[str]) -> list[Expectation]:
+    """The entries of one file."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("expect", [])
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: {error}") from error
+    return [_entry(f"{path.name} entry {number}", table, set(known)) for number, table in enumerate(tables, 1)]
 
 
 def _entry(place: str, table: Mapping[str, Any], known: set[str]) -> Expectation:

@@ -13,9 +13,10 @@ from harness.decode import describe
 from harness.dtypes import WIDE
 from harness.layers.base import Values
 from harness.layers.binders import Pmap, ShardMap
+from harness.layers.probe import ProbeLeaf
 from harness.observed import Observation, Output
 from harness.program import Plan
-from harness.schedules import SCHEDULES, Step
+from harness.schedules import Step
 from harness.verdicts import Finding, Kind
 
 
@@ -31,7 +32,7 @@ def expectations(plan: Plan, operand: Callable[[dict[str, int]], np.ndarray | No
     """The reference's answer for every step of the schedule; equal environments are evaluated once."""
     known: dict[tuple, Values] = {}
     result = []
-    for step in SCHEDULES[plan.case.schedule].steps(plan):
+    for step in plan.schedule.steps(plan):
         key = (step.environment, step.factor, step.variant, step.copies)
         if key not in known and step.outcome == "value":
             known[key] = _reference(plan, operand(step.sizes), step)
@@ -81,7 +82,8 @@ def _judge_step(
     if want.step.outcome == "facts":
         kept = [name for name, output in got.outputs.items() if not output.value]
         if kept:
-            yield "", Finding(want.step.rule, Kind.NOT_RELEASED, f"{want.step.about}: not true that {', '.join(kept)}", number)
+            kind = Kind.NOT_RELEASED if want.step.rule == "cache.release" else Kind.WRONG_VALUE
+            yield "", Finding(want.step.rule, kind, f"{want.step.about}: not true that {'; '.join(kept)}", number)
         return
     for key, value in want.values.items():
         if key not in got.outputs:
@@ -201,6 +203,8 @@ def _judge_placement(
         if not same(value[shard.index], shard.data, strict=False):
             message = f"{about}: device {shard.device} holds {_short(shard.data)} for index {shard.index}, should hold {_short(value[shard.index])}"
             return Finding("result.placement", Kind.WRONG_PLACEMENT, message, number)
+    if not value.size:  # no element lives anywhere
+        return None
     variant = plan.swapped if step.variant == "swapped" and plan.swapped is not None else plan
     wanted = placement(variant, step.sizes, value.shape, step.order)
     if wanted is None or not got.shards:
@@ -312,6 +316,8 @@ def keeps_executables(plan: Plan) -> bool:
 
 def checked_rules(plan: Plan, case: Case) -> list[str]:
     """Every law this case is held to, the leaf's own first."""
+    if isinstance(case.leaf, ProbeLeaf):
+        return [case.rule]
     rules = [case.rule, "result.type"]
     rules += [layer.rule for layer in plan.case.layers if layer.mark and layer.rule]
     rules.append("repeat.bitwise")
@@ -325,7 +331,7 @@ def checked_rules(plan: Plan, case: Case) -> list[str]:
         rules.append("cache.recompile")
     if any(isinstance(layer, (Pmap, ShardMap)) for layer in plan.case.layers):
         rules.append("result.placement")
-    schedule = SCHEDULES[plan.case.schedule]
+    schedule = plan.schedule
     if schedule.word != "sizes":
         rules = [*(step.rule or schedule.rule for step in schedule.steps(plan)), *rules]
     if schedule.word in ("unbound", "raises"):

@@ -11,6 +11,7 @@ from harness.case import SETTINGS, Case, parse
 from harness.errors import UsageError
 from harness.layers.binders import Binder, ShardMap
 from harness.layers.control import Control
+from harness.layers.probe import ProbeLeaf
 
 Parameters = dict[str, tuple[str, ...]]
 """Values by key; a case has several where a layer of a kind stands more than once, and ("none",) where none does."""
@@ -25,9 +26,12 @@ def parameters(case: Case) -> Parameters:
         words = tuple(layer.word for layer in case.layers if layer.family == family)
         found[family] = words or ("none",)
     found["outer"] = (case.layers[0].word if case.layers else "none",)
+    probe = isinstance(case.leaf, ProbeLeaf)
     found["leaf"] = (case.leaf.word,)
+    found["probe"] = case.leaf.names if probe else ("none",)
     bindings = [binding for layer in case.layers if isinstance(layer, Binder) for binding in layer.bindings]
     found["size"] = _unique(str(size) for _, sizes in bindings for size in sizes)
+    found["leaf_over"] = _leaf_over(case)
     found["axes"] = (str(len(bindings)),)
     found["names_in_leaf"] = (str(len(case.leaf.names)),)
     found["environments"] = (str(len(set(zip(*(sizes for _, sizes in bindings)))) if bindings else 1),)
@@ -47,6 +51,16 @@ def _unique(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values)) or ("none",)
 
 
+def _leaf_over(case: Case) -> tuple[str, ...]:
+    """The binders of the leaf's names, and "mixed" where they are several kinds."""
+    bound: dict[str, str] = {}
+    for layer in case.layers:
+        if isinstance(layer, Binder):
+            bound.update((symbol, layer.word) for symbol, _ in layer.bindings)
+    kinds = _unique(bound.get(name, "nothing") for name in case.leaf.names)
+    return (*kinds, "mixed") if len(kinds) > 1 else kinds
+
+
 def _options(case: Case) -> Iterable[str]:
     """Parameters of layers and leaf that are not at their default, such as `all_gather.tiled` or `vmap.in=1`."""
     for definition in (*case.layers, case.leaf):
@@ -61,6 +75,8 @@ def _options(case: Case) -> Iterable[str]:
 
 def suite_of(case: Case) -> str:
     """The suite a case belongs to: what it is about, from the most particular on."""
+    if isinstance(case.leaf, ProbeLeaf):
+        return case.leaf.probe.suite
     if case.schedule != "sizes":
         return case.schedule if case.schedule in ("unbound", "raises") else "caches"
     for family in ("control", "derivative", "staging", "binder"):

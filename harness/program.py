@@ -10,14 +10,15 @@ import functools
 
 from harness import payloads
 from harness.case import Case
-from harness.dims import Dim, product
+from harness.dims import ONE, Dim, product
 from harness.errors import Illegal
 from harness.layers.base import Axis, Layer, Place, Scope, Type, Types
 from harness.layers.binders import Binder, Pmap, ShardMap, Vmap
 from harness.layers.control import Control, Loop
 from harness.layers.leaves import Leaf, Pmean, Query
+from harness.layers.probe import ProbeLeaf
 from harness.names import NAME_KINDS
-from harness.schedules import SCHEDULES
+from harness.schedules import SCHEDULES, Facts, Schedule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +48,12 @@ class Plan:
     params: tuple[str, ...]
     unit: Dim
     swapped: Plan | None = None
+
+    @property
+    def schedule(self) -> Schedule:
+        """What the program goes through."""
+        leaf = self.case.leaf
+        return Facts(leaf.probe.rule) if isinstance(leaf, ProbeLeaf) else SCHEDULES[self.case.schedule]
 
     @property
     def inner_binder(self) -> int | None:
@@ -87,9 +94,13 @@ def plan(case: Case, others: tuple[Leaf, ...] = ()) -> Plan:
       case: the first case.
       others: further leaves carried by the same program.
     """
+    if isinstance(case.leaf, ProbeLeaf):
+        return _probe(case, case.leaf)
     scopes = _scopes(case)
     inside = scopes[-1]
     _check_names(case, (case.leaf, *others), inside)
+    if case.payload == "wrap" and any(isinstance(leaf, Pmean) for leaf in (case.leaf, *others)):
+        raise Illegal("the mean of a sum that wrapped around is not exact")
     local, operand, mapped = _operand(case, scopes)
     params = _params(case)
     arguments = _arguments(case, scopes, operand)
@@ -115,6 +126,14 @@ def plan(case: Case, others: tuple[Leaf, ...] = ()) -> Plan:
         typed = dataclasses.replace(typed, swapped=_plan_of(swapped, others) if swapped else None)
     SCHEDULES[case.schedule].check(typed)
     return typed
+
+
+def _probe(case: Case, leaf: ProbeLeaf) -> Plan:
+    """A probe is a program of its own: it has no layers, operand or schedule."""
+    leaf.check()
+    if case != Case((), leaf):
+        raise Illegal("a probe stands alone, without layers, operand or settings")
+    return Plan(case, {"probe": leaf}, (), Scope(), None, None, (), (), ONE)
 
 
 def _plan_of(case: Case, others: tuple[Leaf, ...]) -> Plan:
@@ -272,11 +291,15 @@ def _check_derivatives(case: Case, leaves: tuple[Leaf, ...], params: tuple[str, 
     """The reference of a derivative holds for affine functions of a finite argument of moderate size."""
     if all(layer.family != "derivative" for layer in case.layers):
         return
-    reversed_ = False
+    reversed_ = derived = False
     for layer in case.layers:
         reversed_ = reversed_ or layer.word == "vjp"
+        derived = derived or layer.family == "derivative"
         if reversed_ and isinstance(layer, Loop) and (layer.word == "while_loop" or layer.count.kind != "fixed"):
             raise Illegal("no reverse mode through a loop whose trips are not known to the trace")
+        varying = isinstance(layer, Control) and layer.count.kind == "index"
+        if derived and varying and any(leaf.communicates for leaf in leaves):
+            raise Illegal("the derivative of a collective that some positions do not reach is not defined")
     payload = payloads.PAYLOADS[case.payload]
     if payload.extra is not None or not payload.finite or params != ("x",):
         raise Illegal("a derivative is taken by x alone, with a finite payload without a dimension of its own")

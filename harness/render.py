@@ -18,10 +18,11 @@ from harness.dtypes import WIDE, is_complex
 from harness.layers.base import Axis, Scope, Type
 from harness.layers.binders import DEVICE_ORDERS
 from harness.layers.leaves import Leaf
+from harness.layers.probe import ProbeLeaf
 from harness.layout import tidy
 from harness.names import NAME_KINDS, spell
 from harness.program import Plan
-from harness.schedules import SCHEDULES, Schedule
+from harness.schedules import Schedule
 from harness.script import Script
 
 
@@ -138,7 +139,7 @@ class Module:
 
     def devices(self, order: str, count: str) -> str:
         """The devices of a binder: a fixed choice, or the step's."""
-        if SCHEDULES[self.plan.case.schedule].devices:
+        if self.plan.schedule.devices:
             self.per_step = True
             return "devices"
         source = DEVICE_ORDERS[order].format(count=count)
@@ -197,8 +198,10 @@ class Rendered:
 
 def render(plan: Plan, spelling: Spelling) -> Rendered:
     """Writes the module of a typed program."""
+    if isinstance(plan.case.leaf, ProbeLeaf):
+        return Rendered(_probe(plan.case.leaf, spelling), plan)
     module = Module(plan, spelling)
-    schedule = SCHEDULES[plan.case.schedule]
+    schedule = plan.schedule
     operand = operand_lines(module)
     rebound = plan.inner_binder + 1 if schedule.rebinds and plan.inner_binder is not None else 0
     kept = _layers(module, _leaf(module, schedule), len(plan.case.layers), rebound)
@@ -216,6 +219,27 @@ def render(plan: Plan, spelling: Spelling) -> Rendered:
             program += [f"program = {function}", "", ""]
     program += schedule.script(script)
     return Rendered(_assemble(module, program), plan)
+
+
+def _probe(leaf: ProbeLeaf, spelling: Spelling) -> str:
+    """The module of a probe: its own source between the usual imports and `steps`."""
+    body = [f"    {line}".rstrip() for line in leaf.probe.lines()]
+    text = "\n".join(body)
+    known = {
+        "jnp.": "import jax.numpy as jnp",
+        "np.": "import numpy as np",
+        "lax.": "from jax import lax",
+        "Mesh(": "from jax.sharding import Mesh",
+        "NamedSharding(": "from jax.sharding import NamedSharding",
+        "P(": "from jax.sharding import PartitionSpec as P",
+    }
+    used = [line for word, line in known.items() if re.search(rf"(?<![\w.]){re.escape(word)}", text)]
+    imports = sorted({*used, *leaf.probe.imports}, key=lambda line: (line.startswith("from"), line))
+    if "shard_map(" in text and spelling.imports:
+        imports.append(spelling.imports)
+    value = ["", f"VALUE = {leaf.probe.values[leaf.value]}"] if leaf.value else []
+    lines = [f'"""{leaf}"""', "", "import jax", *imports, *value, "", "traces = []", "", "", "def probe():", *body]
+    return "\n".join([*lines, "", "", "def steps():", "    yield probe()", ""])
 
 
 def _layers(module: Module, function: str, start: int, end: int) -> str:
@@ -271,7 +295,7 @@ def _preamble(module: Module) -> list[str]:
     if module.plan.case.dtype in WIDE:
         lines += ['jax.config.update("jax_enable_x64", True)']
     lines += ["traces = []  # one entry each time the leaf's Python is run", "", ""]
-    if SCHEDULES[module.plan.case.schedule].meets:
+    if module.plan.schedule.meets:
         lines += [
             "together = threading.Barrier(2)",
             "",

@@ -624,6 +624,17 @@ class Release(Schedule):
         ]
 
 
+@dataclasses.dataclass(frozen=True)
+class Facts(Schedule):
+    """A probe: one step of statements that must all be true. No case line asks for it by name."""
+
+    word = "facts"
+    rule: str
+
+    def steps(self, plan: Plan) -> list[Step]:
+        return [Step("the statements", {}, (), outcome="facts", rule=self.rule)]
+
+
 SCHEDULES: dict[str, Schedule] = {
     schedule.word: schedule
     for schedule in (

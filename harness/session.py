@@ -28,6 +28,8 @@ CONFIRMED_ALIKE = 3
 """Failures of one signature that are run again in fresh processes; further ones are taken as they are."""
 FRESH_RUNS = 3
 SEARCH_SECONDS = 60.0
+"""Time for finding the predecessor of one failure that depends on order; a run spends ALL_SEARCHES_SECONDS on it."""
+ALL_SEARCHES_SECONDS = 180.0
 
 Result = dict[str, Any]
 
@@ -48,6 +50,7 @@ class Session:
         self.entries: list[Expectation] = []
         self._parents: dict[bool, Parent] = {}
         self._runners: dict[bool, Runner] = {}
+        self._search_left = ALL_SEARCHES_SECONDS
         self._confirmed: collections.Counter[tuple] = collections.Counter()
 
     def start(self) -> dict[str, Any]:
@@ -131,15 +134,17 @@ class Session:
             return [_died(cases[0], answer, self.backend.deadline)]
         return [result for case in cases for result in self._once(str(case), [case], self._runner(alone), alone)]
 
-    def _fresh(self, lines: Sequence[str], case: Case, alone: bool) -> Result:
-        """The result of a case in a new process, after other lines were run there."""
+    def _fresh(self, lines: Sequence[str], line: str, case: Case, alone: bool) -> Result:
+        """The result of a case when its line runs in a new process, after other lines."""
         runner = self._parent(alone).fork()
         try:
-            for line in lines:
-                if isinstance(runner.ask({"line": line}, self.backend.deadline), Death):
+            for earlier in lines:
+                if isinstance(runner.ask({"line": earlier}, self.backend.deadline), Death):
                     runner = self._parent(alone).fork()
-            answer = runner.ask({"line": str(case)}, self.backend.deadline)
-            return _died(case, answer, self.backend.deadline) if isinstance(answer, Death) else answer["results"][0]
+            answer = runner.ask({"line": line}, self.backend.deadline)
+            if isinstance(answer, Death):
+                return _died(case, answer, self.backend.deadline)
+            return next(result for result in answer["results"] if result["case"] == str(case))
         finally:
             runner.close()
 
@@ -158,51 +163,58 @@ class Session:
 
     def _confirm(self, result: Result, case: Case, line: str, alone: bool) -> Result:
         """Runs a failure again in fresh processes: still failing, flaky, or dependent on what ran before."""
-        signature = (result["rule"], result["verdict"], result["kind"], case.leaf.word, tuple(layer.word for layer in case.layers))
+        signature = (result["rule"], result["verdict"], result["kind"], case.leaf.word)
         self._confirmed[signature] += 1
         if self._confirmed[signature] > CONFIRMED_ALIKE:
             return result
-        fresh = [self._fresh([], case, alone)]
-        if fresh[0]["verdict"] == result["verdict"]:
-            return {**fresh[0], "seconds": result["seconds"]}
-        fresh += [self._fresh([], case, alone) for _ in range(FRESH_RUNS - 1)]
-        failed = sum(again["verdict"] != Verdict.PASS for again in fresh)
+        again = self._fresh([], line, case, alone)
+        if again["verdict"] == result["verdict"]:
+            return {**self._alone(again, case, line, alone), "seconds": result["seconds"]}
+        fresh = [again, *(self._fresh([], line, case, alone) for _ in range(FRESH_RUNS - 1))]
+        failed = sum(run["verdict"] != Verdict.PASS for run in fresh)
         if failed:
-            return {
-                **result,
-                "verdict": Verdict.FLAKY,
-                "message": f"{failed + 1} of {FRESH_RUNS + 1} runs failed: {result['message']}",
-            }
+            message = f"{failed + 1} of {FRESH_RUNS + 1} runs failed: {result['message']}"
+            return {**result, "verdict": Verdict.FLAKY, "message": message}
         return self._order(result, case, line, alone)
 
+    def _alone(self, result: Result, case: Case, line: str, alone: bool) -> Result:
+        """The result of the case in a program of its own, where it fails there too."""
+        if line == str(case):
+            return result
+        own = self._fresh([], str(case), case, alone)
+        if own["verdict"] == result["verdict"]:
+            return own
+        return {**result, "message": f"only in one program with its neighbours: {line}\n{result['message']}"}
+
     def _order(self, result: Result, case: Case, line: str, alone: bool) -> Result:
-        """Finds what must run before a case that passes alone for it to fail."""
-        deadline = time.monotonic() + SEARCH_SECONDS
-        runner = self._runner(alone)
-        before = runner.history[:-1] if runner.history else []
-        if line != str(case) and self._fails_after([line], case, alone):
-            return _ordered(result, [line])
-        for width in (1, 4, 16, 64):
-            window = before[-width:]
-            if time.monotonic() > deadline or not window:
-                break
-            if self._fails_after(window, case, alone):
-                return _ordered(result, self._narrow(window, case, alone, deadline))
-            if width >= len(before):
-                break
-        message = f"failed once, passed {FRESH_RUNS} times alone, and what ran before does not bring it back: "
+        """Finds what must run before a case that passes in a fresh process for it to fail."""
+        deadline = time.monotonic() + min(SEARCH_SECONDS, self._search_left)
+        start = time.monotonic()
+        before = self._runner(alone).history[:-1]
+        try:
+            for width in (1, 4, 16, 64):
+                window = before[-width:]
+                if time.monotonic() > deadline or not window:
+                    break
+                if self._fails_after(window, line, case, alone):
+                    return _ordered(result, self._narrow(window, line, case, alone, deadline))
+                if width >= len(before):
+                    break
+        finally:
+            self._search_left -= time.monotonic() - start
+        message = f"failed once, passed {FRESH_RUNS} times in fresh processes, and what ran before does not bring it back: "
         return {**result, "verdict": Verdict.FLAKY, "message": message + result["message"]}
 
-    def _fails_after(self, lines: Sequence[str], case: Case, alone: bool) -> bool:
-        return self._fresh(lines, case, alone)["verdict"] != Verdict.PASS
+    def _fails_after(self, lines: Sequence[str], line: str, case: Case, alone: bool) -> bool:
+        return self._fresh(lines, line, case, alone)["verdict"] != Verdict.PASS
 
-    def _narrow(self, window: list[str], case: Case, alone: bool, deadline: float) -> list[str]:
-        """The smallest end of the window that still brings the failure, then without what follows the culprit."""
+    def _narrow(self, window: list[str], line: str, case: Case, alone: bool, deadline: float) -> list[str]:
+        """Halves the window as long as one half alone still brings the failure."""
         while len(window) > 1 and time.monotonic() < deadline:
             half = len(window) // 2
-            if self._fails_after(window[half:], case, alone):
+            if self._fails_after(window[half:], line, case, alone):
                 window = window[half:]
-            elif self._fails_after(window[:half], case, alone):
+            elif self._fails_after(window[:half], line, case, alone):
                 window = window[:half]
             else:
                 break

@@ -3,6 +3,7 @@
 from harness.layers import binders, control, leaves, staging
 from harness.layers.base import Layer
 from harness.layers.leaves import Leaf
+from harness.layers.probe import ProbeLeaf
 
 LAYERS: dict[str, type[Layer]] = {
     layer.word: layer
@@ -40,5 +41,6 @@ LEAVES: dict[str, type[Leaf]] = {
         leaves.PsumScatter,
         leaves.AxisIndex,
         leaves.AxisSize,
+        ProbeLeaf,
     )
 }

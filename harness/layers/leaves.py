@@ -252,6 +252,10 @@ class Ppermute(Leaf):
     def error(self, scope: Scope) -> str:
         return super().error(scope) or ("error.permutation" if self.perm in WRONG_PERMUTATIONS else "")
 
+    def declined(self, scope: Scope) -> bool:
+        """Pairs number the members with the first name major; newer releases refuse another order than the mesh's."""
+        return len(self.names) > 1 and any(axis.binder == "shard_map" for axis in scope.axes)
+
     def expression(self, module: Module, x: str, scope: Scope) -> str:
         size = module.size_of(self.names, scope)
         return f"lax.ppermute({x}, {module.axes(self.names)}, {PERMUTATIONS[self.perm].format(size=size)})"
