@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import itertools
 import time
 from typing import Any
@@ -73,9 +74,16 @@ def _missing_capability(typed: Plan) -> str:
     """Why this backend cannot run the program, or ""."""
     if isinstance(typed.case.leaf, ProbeLeaf):
         probe = typed.case.leaf.probe
+        if probe.requires and importlib.util.find_spec(probe.requires) is None:
+            return f"needs the Python module {probe.requires}"
+        if probe.alone and jax.process_count() > 1:
+            return "a law of a single process"
         if compat.version(jax.__version__) < compat.version(probe.since or "0"):
             return f"the law {probe.rule} is held against JAX {probe.since} and later here"
         return f"needs {probe.devices} devices" if probe.devices > jax.device_count() else ""
+    since = max((layer.since() for layer in typed.case.layers), key=compat.version, default="")
+    if since and compat.version(jax.__version__) < compat.version(since):
+        return f"written for JAX {since} and later"
     needed = max((_devices(typed, sizes) for sizes in typed.steps), default=1)
     present = jax.device_count()
     return f"needs {needed} devices, the backend has {present}" if needed > present else ""
@@ -99,6 +107,8 @@ def _rounds(typed: Plan, findings: dict[str, list[Finding]]) -> str:
 
 def _devices(typed: Plan, sizes: dict[str, int]) -> int:
     count = 1
+    for layer in typed.case.layers:
+        count *= getattr(layer, "other", 0) or 1
     for axis in typed.axes:
         count *= sizes[axis.key] if axis.on_devices else 1
     return count

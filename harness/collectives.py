@@ -66,6 +66,11 @@ def pshuffle(x: np.ndarray, order: Sequence[int]) -> np.ndarray:
     return x[np.asarray(order)]
 
 
+def pbroadcast(x: np.ndarray, source: int) -> np.ndarray:
+    """Every member gets the value of member `source`."""
+    return np.broadcast_to(x[source], x.shape)
+
+
 def all_gather(x: np.ndarray, local: int, dimension: int, tiled: bool, groups: Groups = None) -> np.ndarray:
     """The members' values stacked along a new dimension, or concatenated along an old one, in the group's order."""
     width = len(_groups(x, groups)[0])
@@ -108,3 +113,20 @@ def psum_scatter(x: np.ndarray, local: int, dimension: int, tiled: bool, groups:
             block = np.split(total[member], len(group), axis=local - 1 + dimension)[k]
             results[member] = block if tiled else np.squeeze(block, axis=local - 1 + dimension)
     return np.stack(results)
+
+
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+"""By how many bits Threefry-2x32 rotates in each round, in turns of four."""
+
+
+def threefry(key: tuple[np.ndarray, np.ndarray], counter: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Threefry-2x32 with 20 rounds (Salmon et al. 2011), element by element in uint32."""
+    keys = (*key, key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
+    left, right = counter[0] + keys[0], counter[1] + keys[1]
+    for turn in range(5):
+        for bits in ROTATIONS[turn % 2]:
+            left = left + right
+            right = ((right << np.uint32(bits)) | (right >> np.uint32(32 - bits))) ^ left
+        left = left + keys[(turn + 1) % 3]
+        right = right + keys[(turn + 2) % 3] + np.uint32(turn + 1)
+    return left, right

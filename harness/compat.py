@@ -27,6 +27,8 @@ class Spelling:
       axis_size: template over names, for the size of bound axes.
       varying: template over value, names that marks a value as varying, or "" where JAX tracks no variation.
       imports: what shard_map needs imported, or "".
+      manual: template over the names of manual and of other mesh axes, for a shard_map over some of a mesh's axes.
+      reshard: template over value and sharding, where a shard_map over explicit axes needs its argument placed; or "".
     """
 
     shard_map: str
@@ -34,6 +36,8 @@ class Spelling:
     axis_size: str
     varying: str
     imports: str = ""
+    manual: str = ", axis_names={{{manual}}}"
+    reshard: str = ""
 
 
 def spelling(jax_version: str) -> Spelling:
@@ -45,6 +49,7 @@ def spelling(jax_version: str) -> Spelling:
     else:
         shard_map, unchecked = f"shard_map({args})", ", check_rep=False"
         imports = "from jax.experimental.shard_map import shard_map"
+    manual = ", axis_names={{{manual}}}" if v >= (0, 6, 2) else ", auto=frozenset({{{auto}}})"
     axis_size = "lax.axis_size({names})" if v >= (0, 6, 2) else "lax.psum(1, {names})"
     if v >= (0, 8, 3):
         varying = 'lax.pcast({value}, {names}, to="varying")'
@@ -52,7 +57,8 @@ def spelling(jax_version: str) -> Spelling:
         varying = "lax.pvary({value}, {names})"
     else:
         varying = ""
-    return Spelling(shard_map, unchecked, axis_size, varying, imports)
+    reshard = "jax.sharding.reshard({value}, {sharding})" if v >= (0, 7, 0) else ""
+    return Spelling(shard_map, unchecked, axis_size, varying, imports, manual, reshard)
 
 
 PYTHONS: tuple[tuple[Version, Version, Version], ...] = (
@@ -72,7 +78,8 @@ def python_range(jax_version: str) -> tuple[Version, Version]:
 def entries(candidates: Iterable[Any]) -> int:
     """How many entries jitted functions among the candidates have in their caches; `_cache_size` is not public and
     counts only as a hint, so that a release without it counts none."""
-    return sum(max(0, thing._cache_size()) for thing in candidates if hasattr(thing, "_cache_size"))
+    sizes = [thing._cache_size for thing in candidates if hasattr(thing, "_cache_size")]
+    return sum(max(0, size() if callable(size) else size) for size in sizes)  # a number for old releases' pmap
 
 
 DECLINES = ("NotImplementedError", "Make sure that the axis_name passed to jax.lax.ppermute is in the same order")

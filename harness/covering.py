@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from harness import expectations
@@ -114,6 +115,14 @@ def _exact(typed: Plan) -> bool:
     return not (doubt and inexact(typed))
 
 
+def _picker(design: tuple[int, ...]) -> Callable[[Key], Key]:
+    """Picks the numbers of a design's factors, as a tuple."""
+    if len(design) == 1:
+        (factor,) = design
+        return lambda numbers: (numbers[factor],)
+    return operator.itemgetter(*design)
+
+
 def _with(row: Row, values: dict[int, str]) -> Row:
     return tuple(values.get(factor, word) for factor, word in enumerate(row))
 
@@ -131,38 +140,39 @@ class Covering:
         self.feasible, self.space, self.thrift = feasible, feasible.space, thrift
         self.number, self.value = feasible.number, feasible.value
         self.designs = list(dict.fromkeys(tuple(sorted(map(FACTORS.index, design))) for design in designs))
+        self.pick = [_picker(design) for design in self.designs]
         self.touching = [
-            [design for design in self.designs if factor in design] for factor in range(len(FACTORS))
+            [pick for pick, design in zip(self.pick, self.designs) if factor in design] for factor in range(len(FACTORS))
         ]
         self.missing = {
-            key: None
-            for design in self.designs
-            for key in itertools.product(*(self.number[f].values() for f in design))
+            key: None for design in self.designs for key in itertools.product(*(self.number[f].values() for f in design))
         }
         self._company: dict[Row, tuple[str, ...] | None] = {}
         self._cost: dict[Row, float] = {}
 
-    def keys(self, row: Row, designs: Iterable[tuple[int, ...]]) -> Iterator[Key]:
-        """The combinations a row has."""
-        numbers = [table[word] for table, word in zip(self.number, row)]
-        for design in designs:
-            yield tuple([numbers[factor] for factor in design])
+    def _numbers(self, row: Row) -> Key:
+        return tuple([table[word] for table, word in zip(self.number, row)])
 
-    def gain(self, row: Row, factor: int | None = None) -> int:
-        """How many missing combinations a row has (of those that involve one factor)."""
-        missing = self.missing
-        return sum(
-            key in missing
-            for key in self.keys(row, self.designs if factor is None else self.touching[factor])
-        )
+    def keys(self, row: Row) -> list[Key]:
+        """The combinations a row has."""
+        numbers = self._numbers(row)
+        return [pick(numbers) for pick in self.pick]
+
+    def gain(self, row: Row, factor: int) -> int:
+        """How many missing combinations with a value of this factor a row has."""
+        numbers, missing = self._numbers(row), self.missing
+        return len([None for pick in self.touching[factor] if pick(numbers) in missing])
 
     def meet(self, row: Row) -> None:
         """Takes a row as part of the array."""
-        for key in self.keys(row, self.designs):
+        for key in self.keys(row):
             self.missing.pop(key, None)
 
-    def next(self, tries: int = 3) -> list[Row] | None:
-        """Rows of one line that meet the first missing combination and many others; None when all are met."""
+    def next(self, tries: int) -> list[Row] | None:
+        """Rows of one line that meet the first missing combination and many others; None when all are met.
+
+        The best of so many `tries` is taken.
+        """
         while self.missing:
             key = next(iter(self.missing))
             start = self.feasible.find(key)
@@ -177,14 +187,14 @@ class Covering:
         return None
 
     def _worth(self, rows: list[Row]) -> float:
-        met = {key for row in rows for key in self.keys(row, self.designs) if key in self.missing}
+        met = {key for row in rows for key in self.keys(row) if key in self.missing}
         return len(met) / (0.02 + self.cost(rows[0]) + 0.03 * len(rows)) ** self.thrift
 
     def _improved(self, row: Row, fixed: set[int]) -> Row:
-        """The row changed one factor at a time, twice around, as long as that meets more or costs less."""
+        """The row changed one factor at a time, as long as that meets more or costs less."""
         factors = [factor for factor in self.feasible.varied if factor not in fixed]
         self.feasible.random.shuffle(factors)
-        for factor in factors * 2:
+        for factor in factors:
             best, price = self.gain(row, factor), self.cost(row)
             gains = {near: self.gain(near, factor) for near in self.feasible.near(row, [factor])}
             for near in sorted(gains, key=lambda near: -gains[near]):
@@ -256,6 +266,7 @@ def designs(name: str, space: Space) -> list[Design]:
     return [*each, *pairs, *itertools.combinations(varied, 3)]
 
 
+TRIES = {"quick": 4, "standard": 3, "full": 1}
 THRIFT = {"quick": 1.0, "standard": 0.7, "full": 0.5}
 
 
@@ -291,6 +302,8 @@ def line_cost(line: str) -> float:
 
 def _cost(case: Case, leaves: int) -> float:
     layers = case.layers
+    if case.schedule == "raises" or layers[0].word == "eval_shape":
+        return 0.01 * leaves
     staged = next((at for at, layer in enumerate(layers) if layer.word in STAGED), len(layers))
     eager = layers[:staged]
     compiled = any(layer.word in STAGED or layer.family == "control" for layer in layers)

@@ -234,6 +234,10 @@ def placement(plan: Plan, sizes: Mapping[str, int], shape: tuple[int, ...], orde
         return None
     axes = plan.inside.axes[: len(layer.bindings)]
     mesh = tuple(sizes[axis.key] for axis in axes)
+    if isinstance(layer, ShardMap):
+        if layer.auto or any(isinstance(inner, ShardMap) and inner.nested for inner in plan.case.layers):
+            return None  # what is not manual is the compiler's to place
+        mesh += (layer.other,) * bool(layer.other)
     devices = np.asarray(ordered(order or layer.devices, int(np.prod(mesh)))).reshape(mesh)
     if isinstance(layer, ShardMap):
         names = [axis.symbol for axis in axes]
@@ -303,11 +307,11 @@ def keeps_executables(plan: Plan) -> bool:
     """Whether nothing in the program is compiled anew at each call by design.
 
     `lower().compile()` is; so, by what JAX does today, are the single operations of a shard_map outside of any jit
-    (each is wrapped in a jit of its own) and the control flow in a derivative outside of any jit (its jaxpr is made
-    anew at each call). These cost time and no law of JAX's documentation speaks of them.
+    (each is wrapped in a jit of its own) and the control flow in a derivative or a map outside of any jit (its jaxpr
+    is made anew at each call). These cost time and no law of JAX's documentation speaks of them.
     """
     for layer in plan.case.layers:
-        if layer.word == "compiled" or layer.word == "shard_map" or layer.family == "derivative":
+        if layer.word in ("compiled", "shard_map", "map") or layer.family == "derivative":
             return False
         if layer.word in ("jit", "pmap"):
             return True

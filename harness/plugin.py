@@ -6,6 +6,7 @@ A suite module has `SUITE`, the word of the cases that belong to it, and one tes
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -36,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--where", action="append", metavar="KEY=VALUE[,VALUE]", help="only cases with that parameter; repeatable")
     group.addoption("--backend", default="default", metavar="NAME", help="a file of configs/backends (default: what JAX picks)")
     group.addoption("--devices", type=int, metavar="N", help="number of virtual CPU devices (default 8)")
+    group.addoption("--deadline", type=float, metavar="SECONDS", help="time one program may take (default: the backend's)")
     group.addoption("--results", metavar="DIR", help="results folder (default results/TIME)")
     group.addoption("--resume", metavar="DIR", help="go on with the run of that results folder")
     group.addoption("--seed", type=int, default=0, metavar="N", help="shuffle the lines; 0 keeps their order")
@@ -103,6 +105,8 @@ class Run:
         if self._session is None:
             option = self.config.getoption
             backend = backends.load(option("--backend"))
+            if option("--deadline"):
+                backend = dataclasses.replace(backend, deadline=option("--deadline"))
             session = Session(backend, option("--devices"), journal.Journal(self.folder, self.worker), self._chip(backend))
             self.facts = session.start()
             known = expectations.load(Path(option("--expectations")), KEYS)

@@ -96,6 +96,8 @@ def plan(case: Case, others: tuple[Leaf, ...] = ()) -> Plan:
     """
     if isinstance(case.leaf, ProbeLeaf):
         return _probe(case, case.leaf)
+    for depth, layer in enumerate(case.layers):
+        layer.stands(case.layers[:depth], case.layers[depth + 1 :])
     scopes = _scopes(case)
     inside = scopes[-1]
     _check_names(case, (case.leaf, *others), inside)
@@ -281,7 +283,7 @@ def _check_zeros(case: Case, places: list[Place], inside: Scope) -> None:
     """A loop starts its sums from zeros, whose shape it can only spell with the sizes of axes it can name."""
     for layer, place in zip(case.layers, places):
         keys = {key for type_ in place.inner.values() for dim in type_.shape for key in dim.axes}
-        for axis in inside.axes if isinstance(layer, Loop) else ():
+        for axis in inside.axes if isinstance(layer, Loop) or getattr(layer, "one", False) else ():
             named = axis in place.scope.axes and axis.symbol and place.scope.find(axis.symbol) is axis
             if axis.key in keys and len(set(axis.sizes)) > 1 and not named:
                 raise Illegal(f"{layer.word} cannot name axis {axis.key}, on whose changing size its sums depend")
@@ -293,7 +295,7 @@ def _check_derivatives(case: Case, leaves: tuple[Leaf, ...], params: tuple[str, 
         return
     reversed_ = derived = False
     for layer in case.layers:
-        reversed_ = reversed_ or layer.word == "vjp"
+        reversed_ = reversed_ or layer.reverse
         derived = derived or layer.family == "derivative"
         if reversed_ and isinstance(layer, Loop) and (layer.word == "while_loop" or layer.count.kind != "fixed"):
             raise Illegal("no reverse mode through a loop whose trips are not known to the trace")

@@ -175,11 +175,28 @@ class Module:
             "stacked", f"def {{name}}({args}):", f"    return jax.tree.map(lambda y: jnp.asarray(y)[None], {inner}({args}))"
         )
 
-    def shard_map(self, inner: str, mesh: str, in_specs: str, out_specs: str, check: bool) -> str:
-        if not self.params:
-            in_specs = "()"
-        return self.spelling.shard_map.format(
-            inner=inner, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check="" if check else self.spelling.unchecked
+    def shard_map(
+        self,
+        inner: str,
+        mesh: str,
+        in_specs: str,
+        out_specs: str,
+        check: bool,
+        manual: tuple[str, ...] = (),
+        auto: tuple[str, ...] = (),
+    ) -> str:
+        """Source of a shard_map; over the `manual` axes only where some are given (their source), on the mesh of the
+        one around it where `mesh` is ""."""
+        options = "" if check else self.spelling.unchecked
+        if manual:
+            options += self.spelling.manual.format(manual=", ".join(manual), auto=", ".join(auto))
+        call = self.spelling.shard_map if mesh else self.spelling.shard_map.replace(" mesh={mesh},", "")
+        return call.format(
+            inner=inner,
+            mesh=mesh,
+            in_specs=in_specs if self.params else "()",
+            out_specs=out_specs,
+            check=options,
         )
 
 
@@ -224,6 +241,8 @@ def render(plan: Plan, spelling: Spelling) -> Rendered:
 def _probe(leaf: ProbeLeaf, spelling: Spelling) -> str:
     """The module of a probe: its own source between the usual imports and `steps`."""
     body = [f"    {line}".rstrip() for line in leaf.probe.lines()]
+    if spelling.imports:  # the older spelling of shard_map
+        body = [line.replace("jax.shard_map(", "shard_map(").replace("check_vma=", "check_rep=") for line in body]
     text = "\n".join(body)
     known = {
         "jnp.": "import jax.numpy as jnp",

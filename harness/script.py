@@ -81,6 +81,8 @@ class Script:
         count = 1
         for axis in self.plan.axes:
             count *= axis.sizes[0] if axis.on_devices else 1
+        for layer in self.module.plan.case.layers:
+            count *= getattr(layer, "other", 0) or 1
         return DEVICE_ORDERS[order].format(count=count)
 
     def raised(self) -> list[str]:

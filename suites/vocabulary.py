@@ -104,7 +104,7 @@ BINDERS_JIT: Fragments = (
 BINDERS_CORE: Fragments = (
     "vmap(i:{i})",
     "jit > vmap(i:{i}, in=1)",
-    "vmap(i:{i}) > vmap(j:{j})",
+    "jit > vmap(i:{i}) > vmap(j:{j})",
     "pmap(i:{i})",
     "jit > shard_map(i:{i})",
     "jit > shard_map(i:{i}, j:{j}, in=i.j, check=off)",
@@ -125,7 +125,7 @@ BINDERS_OUTERMOST: Fragments = (
 BINDERS_FORWARD: Fragments = (
     "vmap(i:{i})",
     "jit > vmap(i:{i}, in=1)",
-    "vmap(i:{i}) > vmap(j:{j})",
+    "jit > vmap(i:{i}) > vmap(j:{j})",
     "pmap(i:{i})",
     "jit > shard_map(i:{i})",
     "jit > shard_map(i:{i}, j:{j}, in=i.j, check=off)",
@@ -291,7 +291,6 @@ LEAVES_CORE: Fragments = (
     "pmax(i)",
     "pmin(j+i)",
     "ppermute(i)",
-    "ppermute(i, perm=partial)",
     "all_gather(i)",
     "all_gather(i, axis=1, tiled)",
     "all_gather(j+i)",
@@ -311,7 +310,6 @@ LEAVES_LINEAR: Fragments = (
     "ppermute(i)",
     "ppermute(i, perm=previous)",
     "ppermute(i, perm=partial)",
-    "ppermute(i, perm=first)",
     "all_gather(i)",
     "all_gather(i, axis=1)",
     "all_gather(i, tiled)",
@@ -379,7 +377,7 @@ OPERANDS_CORE: Fragments = ("argument", "closure", "constant")
 
 SHAPES: Fragments = ("3", "scalar", "i", "2i", "ix2", "3x2", "2xi", "1x2i", "ij", "2x1x3", "ix2i")
 SHAPES_CACHES: Fragments = ("3", "scalar", "i", "2ix2")
-SHAPES_CORE: Fragments = ("3", "scalar", "ix2", "2xi", "2ix3")
+SHAPES_CORE: Fragments = ("3", "scalar", "ix2i", "2ix3")
 
 DTYPES: Fragments = NAMES
 DTYPES_CORE: Fragments = ("float32", "bfloat16", "int32", "int8", "bool", "complex64", "uint8", "float64")

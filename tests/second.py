@@ -80,8 +80,8 @@ def _run(depth: int, cells: Cells, world: World, sizes: Mapping[str, int]) -> Re
         return CONTROL[layer.word](layer, inner, cells, world, world.plan.places[depth])
     if layer.word in ("jvp", "linearize"):
         return _forward(inner, cells, world.plan.places[depth].mark)
-    if layer.word == "vjp":
-        return _reverse(inner, cells, world.plan.places[depth].mark)
+    if layer.word in REVERSE:
+        return REVERSE[layer.word](layer, inner, cells, world.plan.places[depth].mark)
     assert layer.family == "staging", layer.word
     return inner(cells)
 
@@ -227,11 +227,44 @@ def _branch(layer: Any, inner: Callable, cells: Cells, world: World, place: Any)
         results = inner(scaled)
         for at in cells:
             if taken[at] == b:
-                out[at] = {place.mark: np.int32(b) if scaled[at] is None else scaled[at], **results[at]}
+                given = results[at]
+                if layer.one and b != 1:
+                    given = {key: y * 0 for key, y in given.items()}
+                out[at] = {place.mark: np.int32(b) if scaled[at] is None else scaled[at], **given}
     return out
 
 
+def _map(layer: Any, inner: Callable, cells: Cells, world: World, place: Any) -> Results:
+    trips = []
+    for trip in range(layer.count.value):
+        trips.append(inner({at: _multiple(x, 2**trip) for at, x in cells.items()}))
+    return {at: {key: np.stack([trip[at][key] for trip in trips]) for key in place.inner} for at in cells}
+
+
+def _multiple(x: np.ndarray, times: int) -> np.ndarray:
+    total = x
+    for _ in range(times - 1):
+        total = total + x
+    return total
+
+
+def _prefixes(layer: Any, inner: Callable, cells: Cells, world: World, place: Any) -> Results:
+    count = layer.count.value
+    factors = [2**count - 2**k if layer.reverse else 2 ** (k + 1) - 1 for k in range(count)]
+    sums = [{at: _multiple(x, factor) for at, x in cells.items()} for factor in factors]
+    trips = [inner(part) for part in sums]
+    return {
+        at: {
+            place.mark: np.stack([part[at] for part in sums]),
+            **{key: np.stack([trip[at][key] for trip in trips]) for key in place.inner},
+        }
+        for at in cells
+    }
+
+
 CONTROL: dict[str, Callable[..., Results]] = {
+    "map": _map,
+    "associative_scan": _prefixes,
     "scan": _scan,
     "while_loop": _loop,
     "fori_loop": _loop,
@@ -246,17 +279,18 @@ def _forward(inner: Callable, cells: Cells, mark: str) -> Results:
     there = inner({at: (x * 3).astype(x.dtype) for at, x in cells.items()})
     zero = inner({at: x * 0 for at, x in cells.items()})
     return {
-        at: {**here[at], **{f"{mark}.{key}": there[at][key] - zero[at][key] for key in here[at]}}
+        at: {
+            **here[at],
+            **{f"{mark}.{key}": there[at][key] - zero[at][key] for key, y in here[at].items() if _floating(y)},
+        }
         for at in cells
     }
 
 
-def _reverse(inner: Callable, cells: Cells, mark: str) -> Results:
-    """The pullback of cotangents 1..5, one unit vector at a time (for axes whose variation is not tracked)."""
-    cells = {at: np.asarray(x) for at, x in cells.items()}
-    here = inner(cells)
+def _pull(inner: Callable, cells: Cells, cotangents: Results) -> Cells:
+    """The transposed derivative, one unit vector at a time (for axes whose variation is not tracked)."""
     zero = inner({at: x * 0 for at, x in cells.items()})
-    out = {at: {**here[at], mark: np.zeros_like(x)} for at, x in cells.items()}
+    out: Cells = {at: np.zeros_like(x) for at, x in cells.items()}
     for at, x in cells.items():
         for element in np.ndindex(*x.shape):
             poked = {other: np.zeros_like(y) for other, y in cells.items()}
@@ -264,11 +298,88 @@ def _reverse(inner: Callable, cells: Cells, mark: str) -> Results:
             moved = inner(poked)
             total = 0.0
             for other in cells:
-                for key, y in moved[other].items():
-                    weights = (np.arange(y.size) % 5 + 1).reshape(y.shape)
-                    total += float(((y - zero[other][key]).astype(np.float64) * weights).sum())
-            out[at][mark][element] = total
+                for key, weights in cotangents[other].items():
+                    change = (moved[other][key] - zero[other][key]).astype(np.float64)
+                    total += float((change * weights).sum())
+            out[at][element] = total
     return out
+
+
+def _floating(y: np.ndarray) -> bool:
+    return y.dtype.kind in "fV"
+
+
+def _weights(y: np.ndarray) -> np.ndarray:
+    return (np.arange(y.size) % 5 + 1).reshape(y.shape).astype(np.float64)
+
+
+def _reverse(layer: Any, inner: Callable, cells: Cells, mark: str) -> Results:
+    """The pullback of cotangents 1..5; with `value` also the weighted sum whose gradient that is."""
+    cells = {at: np.asarray(x) for at, x in cells.items()}
+    here = inner(cells)
+    weights = {at: {key: _weights(y) for key, y in row.items() if _floating(y)} for at, row in here.items()}
+    slopes = _pull(inner, cells, weights)
+    out: Results = {}
+    for at, x in cells.items():
+        out[at] = {**here[at], mark: slopes[at]}
+        if getattr(layer, "value", False):
+            total = sum(float((here[at][key].astype(np.float64) * w).sum()) for key, w in weights[at].items())
+            out[at][f"{mark}.value"] = np.asarray(total, x.dtype)
+    return out
+
+
+def _hessian_vector(layer: Any, inner: Callable, cells: Cells, mark: str) -> Results:
+    """2 J^T (w J 3 x)."""
+    cells = {at: np.asarray(x) for at, x in cells.items()}
+    here = inner(cells)
+    along = _forward(inner, cells, "along")
+    seeds = {
+        at: {
+            key: 2 * _weights(y) * along[at][f"along.{key}"].astype(np.float64)
+            for key, y in row.items()
+            if _floating(y)
+        }
+        for at, row in here.items()
+    }
+    product = _pull(inner, cells, seeds)
+    return {at: {**here[at], mark: product[at]} for at in cells}
+
+
+def _jacobian(layer: Any, inner: Callable, cells: Cells, mark: str) -> Results:
+    """Column by column (fwd) or row by row (rev): every position asks for the same element."""
+    cells = {at: np.asarray(x) for at, x in cells.items()}
+    here = inner(cells)
+    zero = inner({at: x * 0 for at, x in cells.items()})
+    shape = next(iter(cells.values())).shape
+    out: Results = {at: dict(row) for at, row in here.items()}
+    for key, example in next(iter(here.values())).items():
+        for at in cells:
+            out[at][f"{mark}.{key}"] = np.zeros(example.shape + shape, example.dtype)
+        if layer.mode == "fwd":
+            for element in np.ndindex(*shape):
+                poked = {at: np.zeros_like(x) for at, x in cells.items()}
+                for x in poked.values():
+                    x[element] = 1
+                moved = inner(poked)
+                for at in cells:
+                    out[at][f"{mark}.{key}"][(..., *element)] = moved[at][key] - zero[at][key]
+        else:
+            for element in np.ndindex(*example.shape):
+                seed = np.zeros(example.shape)
+                seed[element] = 1
+                rows = _pull(inner, cells, {at: {key: seed} for at in cells})
+                for at in cells:
+                    out[at][f"{mark}.{key}"][element] = rows[at]
+    return out
+
+
+REVERSE: dict[str, Callable[..., Results]] = {
+    "vjp": _reverse,
+    "grad": _reverse,
+    "linear_transpose": _reverse,
+    "hvp": _hessian_vector,
+    "jacobian": _jacobian,
+}
 
 
 def _dtype(name: str) -> np.dtype:
@@ -290,6 +401,8 @@ def _leaf(leaf: Any, at: Position, cells: Cells, world: World) -> np.ndarray:
         return np.int32(reached.index(at))  # type: ignore[return-value]
     if leaf.word == "axis_size":
         return np.int32(len(reached))  # type: ignore[return-value]
+    if leaf.word == "random":
+        return _cipher(7, reached.index(at))
     group = _group(getattr(leaf, "groups", ""), reached, at)
     line = [_value(world, cells[member]) for member in group]
 
@@ -372,6 +485,30 @@ def _gathered(leaf: Any, line: list[np.ndarray], me: int) -> np.ndarray:
     return np.concatenate(line, axis=leaf.axis) if leaf.tiled else np.stack(line, axis=leaf.axis)
 
 
+def _cipher(key: int, number: int) -> np.ndarray:
+    """Threefry-2x32, 20 rounds, of (0, number) under the key (0, key), in Python integers."""
+    mask = 2**32 - 1
+    keys = (0, key, key ^ 0x1BD11BDA)
+    a, b = 0, (number + key) & mask
+    for round_ in range(20):
+        bits = (13, 15, 26, 6, 17, 29, 16, 24)[round_ % 8]
+        a = (a + b) & mask
+        b = ((b << bits | b >> 32 - bits) & mask) ^ a
+        if round_ % 4 == 3:
+            turn = round_ // 4 + 1
+            a, b = (a + keys[turn % 3]) & mask, (b + keys[(turn + 1) % 3] + turn) & mask
+    return np.asarray([a, b], np.uint32)
+
+
+def _shuffled(leaf: Any, line: list[np.ndarray], me: int) -> np.ndarray:
+    n = len(line)
+    return line[{"rotate": (me + 1) % n, "back": (me - 1) % n, "reverse": n - 1 - me, "repeated": 0}[leaf.order]]
+
+
+def _swapped(leaf: Any, line: list[np.ndarray], me: int) -> np.ndarray:
+    return np.stack([np.take(x, me, axis=leaf.split) for x in line], axis=leaf.split)
+
+
 def _piece(x: np.ndarray, me: int, parts: int, axis: int, tiled: bool) -> np.ndarray:
     if not tiled:
         return np.take(x, me, axis=axis)
@@ -391,11 +528,15 @@ LEAVES: dict[str, Callable[..., np.ndarray]] = {
     "pmax": lambda leaf, line, me: _extreme(line, larger=True),
     "pmin": lambda leaf, line, me: _extreme(line, larger=False),
     "ppermute": _permuted,
+    "pshuffle": _shuffled,
+    "pswapaxes": _swapped,
+    "pbroadcast": lambda leaf, line, me: line[0 if leaf.source == "first" else -1],
+    "pcast": lambda leaf, line, me: line[me],
     "all_gather": _gathered,
     "all_to_all": _exchanged,
     "psum_scatter": lambda leaf, line, me: _piece(_sum(line), me, len(line), leaf.dim, leaf.tiled),
 }
 
-KNOWN_LEAVES = frozenset({*LEAVES, "axis_index", "axis_size"})
-KNOWN_LAYERS = frozenset({*CONTROL, "vmap", "pmap", "shard_map", "jvp", "linearize", "vjp"})
+KNOWN_LEAVES = frozenset({*LEAVES, "axis_index", "axis_size", "random", "probe"})
+KNOWN_LAYERS = frozenset({*CONTROL, *REVERSE, "vmap", "pmap", "shard_map", "jvp", "linearize"})
 """Layers that need a meaning of their own here; every other staging layer leaves values alone."""

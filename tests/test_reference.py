@@ -106,14 +106,14 @@ def same(want: dict[str, np.ndarray], got: dict[str, np.ndarray]) -> None:
 def tracked_derivative(program: Plan) -> bool:
     """Whether a vjp stands under a shard_map whose types track variation: the second evaluator leaves those out."""
     return any(
-        layer.word == "vjp" and place.scope.checked()
+        layer.reverse and place.scope.checked()
         for layer, place in zip(program.case.layers, program.places)
     )
 
 
 def modest(program: Plan) -> bool:
     """Whether a vjp's Jacobian is small enough for Python loops."""
-    depth = sum(layer.word == "vjp" for layer in program.case.layers)
+    depth = sum(layer.reverse for layer in program.case.layers)
     if not depth or program.local is None:
         return True
     sizes = {axis.key: max(axis.sizes) for axis in program.axes}
@@ -172,6 +172,28 @@ LINES = """
     vmap(i:2) > vjp > jvp > psum(i) | payload=origin shape=2
     vmap(i:2) > vjp > vjp > ppermute(i) | payload=origin shape=scalar
     shard_map(i:2, check=off) > vjp > all_gather(i) & psum(i) | payload=counting
+    vmap(i:3) > vjp > psum(i) & axis_index(i) | payload=counting
+    vmap(i:3) > jvp > all_gather(i) & axis_index(i) & axis_size(i) | payload=counting
+    vmap(i:3) > grad(value) > psum(i) & ppermute(i) & axis_index(i) | payload=origin
+    vmap(i:2) > vmap(j:2) > grad > all_gather(j) & pmean(i) | payload=origin shape=2
+    vmap(i:3) > hvp(forward) > ppermute(i) & psum(i) & axis_index(i) | payload=counting shape=2
+    vmap(i:3) > hvp(reverse) > all_gather(i) | payload=origin shape=2
+    vmap(i:3) > linear_transpose > switch(1, one) > ppermute(i) & psum(i) | payload=counting shape=2
+    vmap(i:3) > jacobian(fwd) > all_gather(i) & psum(i) & ppermute(i, perm=partial) | payload=counting shape=2
+    vmap(i:3) > jacobian(rev) > all_gather(i) & psum(i) & ppermute(i, perm=partial) | payload=counting shape=2
+    vmap(i:3) > map(3) > psum(i) & ppermute(i) & axis_index(i)
+    vmap(i:3) > map(2, batch=2) > scan(2) > cond(index i) > psum(i)
+    vmap(i:3) > associative_scan(3) > psum(i) & all_gather(i)
+    vmap(i:3) > associative_scan(3, reverse) > psum(i) & pmax(i) | dtype=int8
+    vmap(i:4) > cond(index i, one) > psum(i) & axis_index(i)
+    vmap(i:4) > switch(index i, one) > all_gather(i)
+    vmap(i:4) > pshuffle(i) & pshuffle(i, order=back) & pshuffle(i, order=reverse) & random(i)
+    vmap(i:2) > vmap(j:3) > pshuffle(j) & random(j+i) & psum(none) & pmax(none)
+    vmap(i:4) > pswapaxes(i) & pbroadcast(i) & pbroadcast(i, source=last) | shape=ix3
+    vmap(i:4) > pswapaxes(i, axis=-1) | shape=2xi payload=counting
+    shard_map(i:2, in=none) > pcast(i) & psum(i)
+    jit > shard_map(i:2) > vmap(k:3) > shard_map(j:2, nested) > all_gather(j) & psum(i)
+    jit > vmap(_:4, spmd) > shard_map(i:2, other=2) > psum(i)
 """
 
 

@@ -159,6 +159,25 @@ def test_a_lone_failure_gets_the_passing_case_next_to_it():
     assert lone.contrast is not None and str(lone.contrast) == "dtype = int8 instead of float32"
 
 
+def test_what_a_few_failures_share_is_a_suspicion():
+    """Too few for a cause; a person still wants to know where to look."""
+    found = results(3000)
+    chosen = [
+        k
+        for k, r in enumerate(found)
+        if r.parameters["leaf"] == ("psum",) and r.parameters["derivative"] == ("jvp",)
+    ][:2]
+    for at in chosen:
+        found[at] = dataclasses.replace(found[at], verdict=Verdict.FAIL, kind="wrong value")
+    diagnosis = diagnose(found)
+    assert not diagnosis.causes
+    (suspicion,) = diagnosis.suspicions
+    assert not suspicion.sure and str(suspicion).startswith("perhaps fails where ")
+    assert suspicion.failing == 2 and suspicion.elsewhere[0] == 0
+    assert all(meets(found[at], suspicion.conditions) for at in chosen)
+    assert suspicion.held == 2 + sum(r.passing and meets(r, suspicion.conditions) for r in found)
+
+
 def test_noise_beside_a_cause_stays_apart():
     diagnosis = diagnose(results(6000, fails(leaf="ppermute", control="scan"), sometimes(0.001, fails())))
     assert conditions(diagnosis.causes[0]) == {"leaf": ("ppermute",), "control": ("scan",)}

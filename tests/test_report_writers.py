@@ -19,7 +19,7 @@ from harness.report.diagnosis import diagnose
 from harness.report.results import Result, Run, load
 from harness.report.terminal import screen
 from harness.report.write import write_all
-from harness.verdicts import Verdict
+from harness.verdicts import Kind, Verdict
 
 HOSTILE = (
     "<script>alert(1)</script> | `x` ]]> & \x00\x1b[31m \ud83d \uffff \"quoted\" 'single' **bold** \n| a |"
@@ -131,7 +131,7 @@ def test_cells_count_every_case_once(folder):
 def test_the_run_ends_in_a_screenful(folder, width, height):
     lines = list(screen(load(folder), width=width, height=height))
     assert len(lines) <= height
-    assert max(map(len, lines[3:])) <= width
+    assert max(len(line) for line in lines[3:] if "python " not in line) <= width
     text = "\n".join(lines)
     assert "NOT COMPLETE: 1 promised case without a verdict" in text
     assert "1. fails exactly where control flow = cond and binder = pmap" in text
@@ -285,3 +285,10 @@ def test_without_jinja2_the_rest_is_written_and_one_line_says_how_to_get_the_pag
     assert "pip install jinja2" in note
     assert (folder / "junit.xml").exists()
     assert not (folder / "report.html").exists()
+
+
+def test_the_documents_name_every_verdict_and_kind():
+    """What a reader meets in a report is explained."""
+    text = (Path(__file__).resolve().parent.parent / "docs" / "verdicts.md").read_text(encoding="utf-8")
+    assert [verdict for verdict in Verdict if f"| `{verdict}` |" not in text] == []
+    assert [kind for kind in Kind if kind and kind not in text.partition("## Kinds")[2]] == []

@@ -1,6 +1,6 @@
 """The vocabulary of programs. Adding a layer or a leaf is adding its class to one of these tables."""
 
-from harness.layers import binders, control, leaves, staging
+from harness.layers import binders, control, gradients, keys, leaves, mapping, staging
 from harness.layers.base import Layer
 from harness.layers.leaves import Leaf
 from harness.layers.probe import ProbeLeaf
@@ -20,11 +20,17 @@ LAYERS: dict[str, type[Layer]] = {
         staging.Jvp,
         staging.Linearize,
         staging.Vjp,
+        gradients.Grad,
+        gradients.LinearTranspose,
+        gradients.Hvp,
+        gradients.Jacobian,
         control.Scan,
         control.WhileLoop,
         control.ForiLoop,
         control.Cond,
         control.Switch,
+        mapping.Map,
+        mapping.AssociativeScan,
     )
 }
 
@@ -36,11 +42,16 @@ LEAVES: dict[str, type[Leaf]] = {
         leaves.Pmax,
         leaves.Pmin,
         leaves.Ppermute,
+        leaves.Pshuffle,
+        leaves.Pbroadcast,
+        leaves.Pcast,
         leaves.AllGather,
         leaves.AllToAll,
+        leaves.Pswapaxes,
         leaves.PsumScatter,
         leaves.AxisIndex,
         leaves.AxisSize,
+        keys.Random,
         ProbeLeaf,
     )
 }

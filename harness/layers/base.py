@@ -208,6 +208,16 @@ class Layer(Definition):
     mark: ClassVar[bool] = False
     """Whether the layer adds an output of its own (a final carry, the branch taken)."""
 
+    reverse: ClassVar[bool] = False
+    """Whether the layer differentiates in reverse mode."""
+
+    def since(self) -> str:
+        """The first JAX release that the layer is written for, or ""."""
+        return ""
+
+    def stands(self, around: tuple[Layer, ...], inside: tuple[Layer, ...]) -> None:
+        """Raises Illegal where the layer may not stand between these layers (both outermost first)."""
+
     def axes(self, taken: frozenset[str]) -> tuple[Axis, ...]:
         """The axes this layer binds; `taken` are the keys already used further out."""
         return ()

@@ -23,6 +23,8 @@ from harness.layers.base import (
     Types,
     Values,
     choice,
+    flag,
+    integer,
 )
 
 if TYPE_CHECKING:
@@ -103,7 +105,8 @@ def _in_axes(module: Module, position: int | str, place: Place) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Vmap(Binder):
-    """`vmap(i:3, in=1, out=none)`; `_:3` is an unnamed axis.
+    """`vmap(i:3, in=1, out=none)`; `_:3` is an unnamed axis; with `spmd` it is split over the other mesh axis of a
+    shard_map inside.
 
     The law of vmap (jax.vmap's documentation): the function is applied at every position of the mapped axis, and
     collectives over its name see all positions.
@@ -114,9 +117,20 @@ class Vmap(Binder):
         BINDINGS,
         Param("entry", read_position, "in=DIMENSION or in=none", label="in"),
         Param("out", read_position, "out=DIMENSION or out=none"),
+        flag("spmd"),
     )
     entry: int | str = 0
     out: int | str = 0
+    spmd: bool = False
+
+    def stands(self, around: tuple[Layer, ...], inside: tuple[Layer, ...]) -> None:
+        if not self.spmd:
+            return
+        spare = [layer.other for layer in inside if isinstance(layer, ShardMap) and layer.other and not layer.auto]
+        if not spare or any(size % spare[0] for _, sizes in self.bindings for size in sizes):
+            raise Illegal("spmd needs a shard_map inside, with another mesh axis that divides the mapped one")
+        if any(isinstance(layer, Vmap) and layer.spmd for layer in around):
+            raise Illegal("the other mesh axis is spent on the vmap around")
 
     def axes(self, taken: frozenset[str]) -> tuple[Axis, ...]:
         if len(self.bindings) > 1:
@@ -165,6 +179,8 @@ class Vmap(Binder):
             settings.append(f"axis_name={module.name(axis.symbol)}")
         if "x" not in module.params or self.entry == "none":
             settings.append(f"axis_size={module.step_size(axis)}")
+        if self.spmd:
+            settings.append(f'spmd_axis_name="{OTHER}"')
         return module.assign("vmapped", f"jax.vmap({', '.join([inner, *settings])})")
 
     def evaluate(self, inner: Inner, x: np.ndarray | None, n: int, lanes: Lanes, place: Place) -> Values:
@@ -187,7 +203,7 @@ class Pmap(Vmap):
     word: ClassVar[str] = "pmap"
     caches: ClassVar[bool] = True
     params: ClassVar[tuple[Param, ...]] = (
-        *Vmap.params,
+        *(param for param in Vmap.params if param.name != "spmd"),
         Param("devices", choice(*DEVICE_ORDERS), "devices=" + "|".join(DEVICE_ORDERS)),
     )
     devices: str = "first"
@@ -213,6 +229,9 @@ class Pmap(Vmap):
             settings.append(f"devices={devices}")
         return module.assign("pmapped", f"jax.pmap({', '.join([inner, *settings])})")
 
+
+OTHER = "other"
+"""The name of a mesh axis that a shard_map leaves alone."""
 
 Spec = tuple[tuple[str, ...], ...]
 """For each leading dimension the symbols of the mesh axes it is split over, as in PartitionSpec."""
@@ -243,6 +262,10 @@ class ShardMap(Binder):
     `in` and `out` are PartitionSpecs; by default the first dimension is split over all axes on the way in, and every
     output gets a new first dimension split over all axes on the way out (`stack`), so that each device's own result
     is seen.
+
+    With `other=2` the mesh has one more axis, the last, that no spec and no leaf mentions; with `auto` it is left to
+    the compiler (a partially manual shard_map). `nested` stands inside another shard_map, on further axes of its mesh.
+    `types` gives the mesh's axes a type.
     """
 
     word: ClassVar[str] = "shard_map"
@@ -252,11 +275,36 @@ class ShardMap(Binder):
         Param("out", read_spec, "out=SPEC, none or stack", write_spec),
         Param("check", choice("on", "off"), "check=on|off"),
         Param("devices", choice(*DEVICE_ORDERS), "devices=" + "|".join(DEVICE_ORDERS)),
+        Param("other", integer(1), "other=NUMBER"),
+        flag("auto"),
+        flag("nested"),
+        Param("types", choice("auto", "explicit"), "types=auto|explicit"),
     )
     entry: Spec | str = "all"
     out: Spec | str = "stack"
     check: str = "on"
     devices: str = "first"
+    other: int = 0
+    auto: bool = False
+    nested: bool = False
+    types: str = ""
+
+    def since(self) -> str:
+        return "0.6.2" if self.nested or self.types else ""
+
+    def stands(self, around: tuple[Layer, ...], inside: tuple[Layer, ...]) -> None:
+        outer = [layer for layer in around if isinstance(layer, (Pmap, ShardMap))]
+        partial = self.auto or any(isinstance(layer, ShardMap) and layer.nested for layer in inside)
+        if self.auto and not self.other:
+            raise Illegal("auto is about another mesh axis")
+        if self.nested and (self.other or self.types or self.devices != "first"):
+            raise Illegal("a nested shard_map has the mesh of the one around it")
+        if self.nested and not (outer and all(isinstance(layer, ShardMap) for layer in outer)):
+            raise Illegal("a nested shard_map stands inside another")
+        if self.nested and any(isinstance(layer, ShardMap) and layer.types == "explicit" for layer in around):
+            raise Illegal("under explicit axes the argument of a nested shard_map must have its sharding already")
+        if (partial or self.nested) and not any(layer.word in ("jit", "compiled") for layer in around):
+            raise Illegal("a shard_map over some of a mesh's axes runs under jit")
 
     def axes(self, taken: frozenset[str]) -> tuple[Axis, ...]:
         if any(symbol == "_" for symbol, _ in self.bindings):
@@ -293,7 +341,7 @@ class ShardMap(Binder):
         return {axis.symbol: axis.key for axis in self.own_axes(scope) if axis.symbol}
 
     def argument(self, x: Type | None, scope: Scope) -> Type | None:
-        if any(axis.on_devices for axis in scope.axes[: -len(self.bindings)]):
+        if not self.nested and any(axis.on_devices for axis in scope.axes[: -len(self.bindings)]):
             raise Illegal("shard_map inside a binder of devices")
         if x is None:
             return None
@@ -340,19 +388,52 @@ class ShardMap(Binder):
 
     def render(self, module: Module, inner: str, place: Place) -> str:
         axes = self.own_axes(place.inside)
-        module.imports("from jax.sharding import Mesh, PartitionSpec as P")
-        sizes = [module.step_size(axis) for axis in axes]
         if self.out == "stack":
             inner = module.stacked(inner)
+        nested = self._nested_axes(module, place)
+        mesh = "" if self.nested else self._mesh(module, (*axes, *nested))
+        specs = [self._spec_source(module, self._in_spec()) if name == "x" else "P()" for name in module.params]
+        in_specs = specs[0] if len(specs) == 1 else f"({', '.join(specs)})"
+        manual = auto = ()
+        if self.nested or nested or self.auto:
+            manual = tuple(module.name(axis.symbol or "") for axis in axes)
+            auto = (*(module.name(axis.symbol or "") for axis in nested), *([f'"{OTHER}"'] if self.auto else []))
+        out_specs = self._spec_source(module, self._out_spec())
+        call = module.shard_map(inner, mesh, in_specs, out_specs, self.check == "on", manual, auto)
+        module.imports("from jax.sharding import Mesh, PartitionSpec as P")
+        sharded = module.assign("sharded", call)
+        if self.types != "explicit" or not module.spelling.reshard or "x" not in module.params:
+            return sharded
+        args = ", ".join(module.params)
+        sharding = f"NamedSharding({mesh}, {self._spec_source(module, self._in_spec())})"
+        module.imports("from jax.sharding import NamedSharding")
+        placed = module.spelling.reshard.format(value="x", sharding=sharding)
+        given = ", ".join(placed if name == "x" else name for name in module.params)
+        return module.define("placed", f"def {{name}}({args}):", f"    return {sharded}({given})")
+
+    def _nested_axes(self, module: Module, place: Place) -> tuple[Axis, ...]:
+        """The axes of the shard_maps inside that share this one's mesh."""
+        plan = module.plan
+        depth = next(depth for depth, other in enumerate(plan.places) if other is place)
+        found: list[Axis] = []
+        for layer, inner in zip(plan.case.layers[depth + 1 :], plan.places[depth + 1 :]):
+            if isinstance(layer, ShardMap) and layer.nested and not self.nested:
+                found.extend(layer.own_axes(inner.inside))
+        return tuple(found)
+
+    def _mesh(self, module: Module, axes: tuple[Axis, ...]) -> str:
+        """Writes the mesh and returns its name."""
+        sizes = [module.step_size(axis) for axis in axes] + [str(self.other)] * bool(self.other)
         count = str(math.prod(map(int, sizes))) if all(map(str.isdecimal, sizes)) else " * ".join(sizes)
         devices = module.devices(self.devices, f"({count})" if "*" in count else count)
         shape = f".reshape({', '.join(sizes)})" if len(sizes) > 1 else ""
-        names = ", ".join(module.name(axis.symbol or "") for axis in axes)
-        mesh = module.assign("mesh", f"Mesh(np.array({devices}){shape}, ({names}{',' * (len(axes) == 1)}))")
-        specs = [self._spec_source(module, self._in_spec()) if name == "x" else "P()" for name in module.params]
-        in_specs = specs[0] if len(specs) == 1 else f"({', '.join(specs)})"
-        call = module.shard_map(inner, mesh, in_specs, self._spec_source(module, self._out_spec()), self.check == "on")
-        return module.assign("sharded", call)
+        listed = [module.name(axis.symbol or "") for axis in axes] + [f'"{OTHER}"'] * bool(self.other)
+        names = ", ".join(listed) + "," * (len(listed) == 1)
+        types = ""
+        if self.types:
+            module.imports("from jax.sharding import AxisType")
+            types = f", axis_types=(AxisType.{self.types.capitalize()},) * {len(sizes)}"
+        return module.assign("mesh", f"Mesh(np.array({devices}){shape}, ({names}){types})")
 
     def _spec_source(self, module: Module, spec: Spec) -> str:
         dims = []

@@ -97,13 +97,20 @@ class Control(Layer):
             return Type((), "int32", vary)
         return Type(x.shape, x.dtype, x.vary | vary)
 
+    def zeros(self, module: Module, place: Place) -> str:
+        """Source of zeros of the types of what is inside."""
+        module.imports("import jax.numpy as jnp")
+        items = [f'"{name}": {module.zeros(type_, place.scope)}' for name, type_ in place.inner.items()]
+        return "{" + ", ".join(items) + "}"
+
     def widen(self, types: Types, scope: Scope) -> Types:
         """A value chosen by a varying count varies too."""
         vary = self.count.vary(scope) - scope.checked()
         return {name: dataclasses.replace(type_, vary=type_.vary | vary) for name, type_ in types.items()}
 
 
-def _stack(types: Types, length: int) -> Types:
+def stacked_types(types: Types, length: int) -> Types:
+    """Types with a new first dimension."""
     return {name: dataclasses.replace(t, shape=(Dim(length), *t.shape)) for name, t in types.items()}
 
 
@@ -141,7 +148,7 @@ class Scan(Control):
 
     def outputs(self, inner: Types, x: Type | None, scope: Scope, mark: str) -> Types:
         own = Type((), "int32") if self.xs else self.own_output(x, scope)
-        return {mark: own, **_stack(inner, self.count.value)}
+        return {mark: own, **stacked_types(inner, self.count.value)}
 
     def render(self, module: Module, inner: str, place: Place) -> str:
         state, start = module.state("k" if self.xs or place.x is None else "x", "0")
@@ -156,7 +163,7 @@ class Scan(Control):
         xs, lines = "None", []
         if self.xs:
             module.imports("import jax.numpy as jnp")
-            powers = ", ".join(_times("x", 2**t) for t in range(self.count.value))
+            powers = ", ".join(scaled("x", 2**t) for t in range(self.count.value))
             xs = "xs"
             lines = [f"    xs = jnp.stack([{powers}])" if powers else "    xs = jnp.zeros((0, *x.shape), x.dtype)"]
         settings = ["length=" + str(self.count.value)]
@@ -193,7 +200,8 @@ def _empty(type_: Type, lanes: Lanes) -> np.ndarray:
     return np.zeros((*lanes.shape, 0, *(dim.at(lanes.sizes) for dim in type_.shape)), numpy_dtype(type_.dtype))
 
 
-def _times(name: str, factor: int) -> str:
+def scaled(name: str, factor: int) -> str:
+    """Source of a multiple."""
     return " + ".join([name] * factor) if factor <= 4 else f"{name} * {factor}"
 
 
@@ -203,14 +211,6 @@ class Loop(Control):
 
     def outputs(self, inner: Types, x: Type | None, scope: Scope, mark: str) -> Types:
         return {mark: self.own_output(x, scope), **self.widen(inner, scope)}
-
-    def zeros(self, module: Module, place: Place) -> str:
-        """Source of the sums at the start: zeros of the right types."""
-        module.imports("import jax.numpy as jnp")
-        items = []
-        for name, type_ in place.inner.items():
-            items.append(f'"{name}": {module.zeros(type_, place.scope)}')
-        return "{" + ", ".join(items) + "}"
 
     def evaluate(self, inner: Inner, x: np.ndarray | None, n: int, lanes: Lanes, place: Place) -> Values:
         bound = self.count.evaluate(n, lanes)
@@ -303,10 +303,13 @@ class ForiLoop(Loop):
 class Branch(Control):
     """cond and switch: branch b applies what is inside to (b + 1) times the operand, and says which branch it was.
 
+    With `one` only branch 1 does: the others give zeros of the same types.
+
     The law of lax.cond's and lax.switch's documentation: exactly one branch's result is given.
     """
 
     branches: ClassVar[int]
+    one: bool = False
 
     def outputs(self, inner: Types, x: Type | None, scope: Scope, mark: str) -> Types:
         return self.widen({mark: self.own_output(x, scope), **inner}, scope)
@@ -323,18 +326,23 @@ class Branch(Control):
         args = ", ".join(module.params)
         names = []
         for b in range(self.branches):
-            scaled = ", ".join(_times("x", b + 1) if name == "x" else name for name in module.params)
-            own = _times("x", b + 1) if "x" in module.params else str(b)
+            own = scaled("x", b + 1) if "x" in module.params else str(b)
+            given = ", ".join(own if name == "x" else name for name in module.params)
+            result = self.zeros(module, place) if self.empty(b) else f"{inner}({given})"
             names.append(
                 module.define(
                     f"{self.word}_{b}",
                     f"def {{name}}({args}):",
-                    f'    return {{"{place.mark}": {own}, **{inner}({scaled})}}',
+                    f'    return {{"{place.mark}": {own}, **{result}}}',
                 )
             )
         return module.define(
             self.word, f"def {{name}}({args}):", f"    return {self.call(module, names, args)}"
         )
+
+    def empty(self, branch: int) -> bool:
+        """Whether a branch gives zeros instead of what is inside."""
+        return self.one and branch != 1
 
     def call(self, module: Module, names: list[str], args: str) -> str:
         raise TypeError
@@ -349,7 +357,10 @@ class Branch(Control):
                 for _ in range(b):
                     operand = np.add(operand, x)
             own = np.full(lanes.shape, b, np.int32) if operand is None else operand
-            branch = {place.mark: own, **inner(operand, lanes)}
+            given = inner(operand, lanes)
+            if self.empty(b):
+                given = {name: np.zeros_like(y) for name, y in given.items()}
+            branch = {place.mark: own, **given}
             result = {name: where(taken == b, y, result[name]) if b else y for name, y in branch.items()}
         return result
 
@@ -360,7 +371,7 @@ class Cond(Branch):
 
     word: ClassVar[str] = "cond"
     rule: ClassVar[str | None] = "cond.branch"
-    params: ClassVar[tuple[Param, ...]] = (COUNT,)
+    params: ClassVar[tuple[Param, ...]] = (COUNT, flag("one"))
     branches: ClassVar[int] = 2
 
     def argument(self, x: Type | None, scope: Scope) -> Type | None:
@@ -388,7 +399,7 @@ class Switch(Branch):
 
     word: ClassVar[str] = "switch"
     rule: ClassVar[str | None] = "switch.branch"
-    params: ClassVar[tuple[Param, ...]] = (COUNT,)
+    params: ClassVar[tuple[Param, ...]] = (COUNT, flag("one"))
     branches: ClassVar[int] = 3
 
     def call(self, module: Module, names: list[str], args: str) -> str:

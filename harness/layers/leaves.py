@@ -19,6 +19,14 @@ from harness.layers.base import Definition, Lanes, Param, Scope, Type, choice, f
 if TYPE_CHECKING:
     from harness.render import Module
 
+def _some_or_none(text: str) -> tuple[str, ...] | None:
+    return () if text == "none" else symbols(text)
+
+
+def _write_some(names: tuple[str, ...]) -> str:
+    return "+".join(names) or "none"
+
+
 AXIS = Param("names", symbols, "axis symbols such as i or i+j", "+".join, kind="positional")
 
 
@@ -159,13 +167,23 @@ class Grouped(Leaf):
 class Reduction(Grouped):
     """psum, pmean, pmax, pmin: the same result for every member."""
 
-    params: ClassVar[tuple[Param, ...]] = (AXIS, GROUPS)
+    params: ClassVar[tuple[Param, ...]] = (
+        Param("names", _some_or_none, "axis symbols such as i or i+j, or none", _write_some, kind="positional"),
+        GROUPS,
+    )
+
+    def members(self, scope: Scope) -> Dim:
+        if self.groups and not self.names:
+            raise Illegal("groups of no axis")
+        return super().members(scope)
 
     def result_dtype(self, dtype: str) -> str:
         return dtype
 
     def output(self, x: Type, scope: Scope) -> Type:
         self.members(scope)
+        if not self.names and x.dtype == "bool":
+            raise Illegal("nothing is promised of what booleans count to over no axis")
         vary = x.vary | self.keys(scope) if self.groups else x.vary - self.keys(scope)
         return Type(x.shape, self.result_dtype(x.dtype), vary)
 
@@ -264,6 +282,92 @@ class Ppermute(Leaf):
         return collectives.ppermute(x, pairs(self.perm, x.shape[0]))
 
 
+# sources by member, over the axis size: no order is its own inverse but "reverse"
+ORDERS = {
+    "rotate": "[(k + 1) % {size} for k in range({size})]",
+    "back": "[(k - 1) % {size} for k in range({size})]",
+    "reverse": "[{size} - 1 - k for k in range({size})]",
+    "repeated": "[0 for k in range({size})]",
+}
+WRONG_ORDERS = frozenset({"repeated"})
+"""Orders that are no permutation of two or more members."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pshuffle(Leaf):
+    """`pshuffle(i, order=rotate)`: member k gets the value of member `order[k]`."""
+
+    word: ClassVar[str] = "pshuffle"
+    rule: ClassVar[str] = "pshuffle.order"
+    positional_names: ClassVar[bool] = False
+    flattens: ClassVar[bool] = False
+    params: ClassVar[tuple[Param, ...]] = (AXIS, Param("order", choice(*ORDERS), "order=" + "|".join(ORDERS)))
+    order: str = "rotate"
+
+    def error(self, scope: Scope) -> str:
+        return super().error(scope) or ("error.permutation" if self.order in WRONG_ORDERS else "")
+
+    def declined(self, scope: Scope) -> bool:
+        return len(self.names) > 1 and any(axis.binder == "shard_map" for axis in scope.axes)
+
+    def expression(self, module: Module, x: str, scope: Scope) -> str:
+        size = module.size_of(self.names, scope)
+        return f"lax.pshuffle({x}, {module.axes(self.names)}, {ORDERS[self.order].format(size=size)})"
+
+    def apply(self, x: np.ndarray, local: int) -> np.ndarray:
+        return collectives.pshuffle(x, eval(ORDERS[self.order].format(size=x.shape[0])))
+
+
+@dataclasses.dataclass(frozen=True)
+class Pbroadcast(Leaf):
+    """`pbroadcast(i, source=last)`: every member gets the value of one of them."""
+
+    word: ClassVar[str] = "pbroadcast"
+    rule: ClassVar[str] = "pbroadcast.source"
+    flattens: ClassVar[bool] = False
+    params: ClassVar[tuple[Param, ...]] = (
+        AXIS,
+        Param("source", choice("first", "last"), "source=first|last"),
+    )
+    source: str = "first"
+
+    def declined(self, scope: Scope) -> bool:
+        """Not every backend has a collective broadcast, and not every release differentiates it."""
+        return True
+
+    def expression(self, module: Module, x: str, scope: Scope) -> str:
+        member = "0" if self.source == "first" else f"{module.size_of(self.names, scope)} - 1"
+        return f"lax.pbroadcast({x}, {module.axes(self.names)}, {member})"
+
+    def apply(self, x: np.ndarray, local: int) -> np.ndarray:
+        return collectives.pbroadcast(x, 0 if self.source == "first" else x.shape[0] - 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pcast(Leaf):
+    """`pcast(i)`: the same value, from here on said to vary along the axis."""
+
+    word: ClassVar[str] = "pcast"
+    rule: ClassVar[str] = "pcast.value"
+    communicates: ClassVar[bool] = False
+    positional_names: ClassVar[bool] = False
+    params: ClassVar[tuple[Param, ...]] = (AXIS,)
+
+    def output(self, x: Type, scope: Scope) -> Type:
+        axes = [scope.find(name) for name in self.names]
+        if any(not axis.checked or axis.key in x.vary for axis in axes):
+            raise Illegal("pcast is from not varying to varying along axes that JAX tracks")
+        return super().output(x, scope)
+
+    def expression(self, module: Module, x: str, scope: Scope) -> str:
+        if not module.spelling.varying:
+            return x
+        return module.spelling.varying.format(value=x, names=module.axes(self.names))
+
+    def evaluate(self, x: np.ndarray, lanes: Lanes) -> np.ndarray:
+        return x
+
+
 def _dimension(name: str, label: str) -> Param:
     def read(text: str) -> int | None:
         try:
@@ -356,6 +460,29 @@ class AllToAll(Grouped):
 
 
 @dataclasses.dataclass(frozen=True)
+class Pswapaxes(AllToAll):
+    """`pswapaxes(i, axis=1)`: the named axis and a local one change places."""
+
+    word: ClassVar[str] = "pswapaxes"
+    rule: ClassVar[str] = "pswapaxes.blocks"
+    params: ClassVar[tuple[Param, ...]] = (AXIS, _dimension("split", "axis"), GROUPS)
+
+    def output(self, x: Type, scope: Scope) -> Type:
+        at = _at(self.split, len(x.shape))
+        members = self.members(scope)
+        if x.shape[at] != members:
+            raise Illegal("pswapaxes needs a dimension of the axis size")
+        return dataclasses.replace(x, vary=x.vary | self.keys(scope))
+
+    def expression(self, module: Module, x: str, scope: Scope) -> str:
+        return f"lax.pswapaxes({x}, {module.axes(self.names)}, {self.split}{self.suffix(module, scope)})"
+
+    def apply(self, x: np.ndarray, local: int) -> np.ndarray:
+        at = _at(self.split, x.ndim - local)
+        return collectives.all_to_all(x, local, at, at, False, self.partition(x.shape[0]))
+
+
+@dataclasses.dataclass(frozen=True)
 class PsumScatter(Grouped):
     """`psum_scatter(i, dim=1, tiled)`."""
 
@@ -399,7 +526,6 @@ class Query(Leaf):
     params: ClassVar[tuple[Param, ...]] = (AXIS,)
     communicates: ClassVar[bool] = False
     uses_operand: ClassVar[bool] = False
-    linear: ClassVar[bool] = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from harness.dtypes import is_float
 from harness.errors import Illegal
 from harness.layers.base import Axis, Inner, Lanes, Layer, Place, Scope, Type, Types, Values
 
@@ -133,34 +134,41 @@ class Forward(Layer):
     mark: ClassVar[bool] = True
 
     def argument(self, x: Type | None, scope: Scope) -> Type | None:
-        return _differentiable(self, _needs_argument(self, x))
+        return differentiable(self, x)
 
     def outputs(self, inner: Types, x: Type | None, scope: Scope, mark: str) -> Types:
-        tangents = {f"{mark}.{name}": type_ for name, type_ in _float_outputs(self, inner).items()}
+        tangents = {f"{mark}.{name}": type_ for name, type_ in float_outputs(self, inner).items()}
         return {**inner, **tangents}
 
     def evaluate(self, inner: Inner, x: np.ndarray | None, n: int, lanes: Lanes, place: Place) -> Values:
         assert x is not None
         tangent = np.multiply(x, TANGENT).astype(x.dtype)
         here, there = inner(x, lanes), inner(x + tangent, lanes)
-        return {**here, **{f"{place.mark}.{name}": there[name] - y for name, y in here.items()}}
+        tangents = {name: there[name] - y for name, y in here.items() if is_float(place.inner[name].dtype)}
+        return {**here, **{f"{place.mark}.{name}": y for name, y in tangents.items()}}
 
 
-def _differentiable(layer: Layer, x: Type) -> Type:
-    if not x.dtype.startswith(("float", "bfloat")):
+def differentiable(layer: Layer, x: Type | None) -> Type:
+    """The operand; raises Illegal when no derivative is taken by it."""
+    x = _needs_argument(layer, x)
+    if not is_float(x.dtype):
         raise Illegal(f"{layer.word} needs a real floating operand")
     return x
 
 
-def _float_outputs(layer: Layer, inner: Types) -> Types:
-    for name, type_ in inner.items():
-        if not type_.dtype.startswith(("float", "bfloat")):
-            raise Illegal(f"{layer.word} needs floating outputs, {name} is {type_.dtype}")
-    return inner
+def float_outputs(layer: Layer, inner: Types) -> Types:
+    """The outputs that have a derivative; whole numbers (indices, counters) may stand beside them."""
+    found = {name: type_ for name, type_ in inner.items() if is_float(type_.dtype)}
+    if not found:
+        raise Illegal(f"{layer.word} needs a floating output")
+    return found
 
 
-def _prefixed(mark: str, value: str) -> str:
-    return f'{{f"{mark}.{{key}}": value for key, value in {value}.items()}}'
+def _prefixed(inner: Types, mark: str, value: str) -> str:
+    """Source of the tangents under their keys; a whole number has a tangent of no type that could be compared."""
+    mixed = any(not is_float(type_.dtype) for type_ in inner.values())
+    kept = " if value.dtype != jax.dtypes.float0" if mixed else ""
+    return f'{{f"{mark}.{{key}}": value for key, value in {value}.items(){kept}}}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +180,7 @@ class Jvp(Forward):
             "pushed_forward",
             "def {name}(x):",
             f"    out, tangent = jax.jvp({inner}, (x,), ({TANGENT} * x,))",
-            f"    return {{**out, **{_prefixed(place.mark, 'tangent')}}}",
+            f"    return {{**out, **{_prefixed(place.inner, place.mark, 'tangent')}}}",
         )
 
 
@@ -186,7 +194,7 @@ class Linearize(Forward):
             "def {name}(x):",
             f"    out, push_forward = jax.linearize({inner}, x)",
             f"    tangent = push_forward({TANGENT} * x)",
-            f"    return {{**out, **{_prefixed(place.mark, 'tangent')}}}",
+            f"    return {{**out, **{_prefixed(place.inner, place.mark, 'tangent')}}}",
         )
 
 
@@ -206,25 +214,20 @@ class Vjp(Layer):
 
     word: ClassVar[str] = "vjp"
     family: ClassVar[str] = "derivative"
+    reverse: ClassVar[bool] = True
     rule: ClassVar[str | None] = "derivative.reverse"
     mark: ClassVar[bool] = True
 
     def argument(self, x: Type | None, scope: Scope) -> Type | None:
-        return _differentiable(self, _needs_argument(self, x))
+        return differentiable(self, x)
 
     def outputs(self, inner: Types, x: Type | None, scope: Scope, mark: str) -> Types:
         assert x is not None
-        _float_outputs(self, inner)
-        vary = x.vary | {axis.key for axis in scope.axes if not axis.checked}
-        return {**inner, mark: Type(x.shape, x.dtype, vary)}
+        float_outputs(self, inner)
+        return {**inner, mark: cotangent_type(x, scope)}
 
     def render(self, module: Module, inner: str, place: Place) -> str:
-        module.imports("import jax.numpy as jnp")
-        weigh = module.define(
-            "weights",
-            "def {name}(y):  # the cotangent of an output: 1..5 repeated, varying over axes as y does",
-            f"    return y - y + (jnp.arange(y.size) % {COTANGENT_PERIOD} + 1).reshape(y.shape).astype(y.dtype)",
-        )
+        weigh = weights(module, place.inner)
         return module.define(
             "pulled_back",
             "def {name}(x):",
@@ -236,29 +239,63 @@ class Vjp(Layer):
     def evaluate(self, inner: Inner, x: np.ndarray | None, n: int, lanes: Lanes, place: Place) -> Values:
         assert x is not None
         outputs = inner(x, lanes)
-        return {**outputs, place.mark: pull_back(inner, x, outputs, lanes, place)}
+        cotangents = {
+            name: once(weights_of(y, lanes), place.inner[name], lanes)
+            for name, y in outputs.items()
+            if is_float(place.inner[name].dtype)
+        }
+        return {**outputs, place.mark: pull_back(inner, x, cotangents, lanes, place)}
 
 
-def pull_back(inner: Inner, x: np.ndarray, outputs: Values, lanes: Lanes, place: Place) -> np.ndarray:
-    """J^T applied to the cotangents, J found by evaluating `inner` on every unit vector at once.
+def cotangent_type(x: Type, scope: Scope) -> Type:
+    """The type of what reverse mode gives for an argument: it may vary wherever JAX does not track variation."""
+    return Type(x.shape, x.dtype, x.vary | {axis.key for axis in scope.axes if not axis.checked})
 
-    The unit vectors stand along an extra, outermost lane axis that no name refers to.
-    """
-    unit = Axis(f"unit{lanes.ndim}", None, (x.size,), "vmap")
-    sizes = {**lanes.sizes, unit.key: x.size}
-    scope = Scope((unit, *lanes.scope.axes))
-    stacked = Lanes(scope, sizes)
+
+def weights(module: Module, inner: Types) -> str:
+    """Writes the function that gives an output its cotangent, and returns its name."""
+    module.imports("import jax.numpy as jnp")
+    whole = [
+        "    if not jnp.issubdtype(jnp.result_type(y), jnp.floating):",
+        "        return np.zeros(jnp.shape(y), jax.dtypes.float0)",
+    ]
+    mixed = any(not is_float(type_.dtype) for type_ in inner.values())
+    return module.define(
+        "weights",
+        "def {name}(y):  # the cotangent of an output: 1..5 repeated, varying over axes as y does",
+        *(whole if mixed else []),
+        f"    return y - y + (jnp.arange(y.size) % {COTANGENT_PERIOD} + 1).reshape(y.shape).astype(y.dtype)",
+    )
+
+
+def at_units(inner: Inner, basis: np.ndarray, lanes: Lanes) -> Values:
+    """`inner` at many arguments at once: they stand along an extra, outermost lane axis that no name refers to."""
+    unit = Axis(f"unit{lanes.ndim}", None, (basis.shape[0],), "vmap")
+    stacked = Lanes(Scope((unit, *lanes.scope.axes)), {**lanes.sizes, unit.key: basis.shape[0]})
+    return inner(basis, stacked)
+
+
+def jacobian(inner: Inner, x: np.ndarray, lanes: Lanes) -> Values:
+    """The contribution matrix over all positions: output -> array of shape (x.size, *output.shape)."""
     basis = np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
-    at_units = inner(basis, stacked)
-    at_zero = inner(np.zeros_like(x), lanes)
+    moved, still = at_units(inner, basis, lanes), inner(np.zeros_like(x), lanes)
+    return {name: y - still[name][None] for name, y in moved.items()}
+
+
+def pull_back(inner: Inner, x: np.ndarray, cotangents: Values, lanes: Lanes, place: Place) -> np.ndarray:
+    """J^T applied to the cotangents (those of values that JAX knows to be one: once, see `once`)."""
+    matrix = jacobian(inner, x, lanes)
     total = np.zeros(x.size, x.dtype)
-    for name, y in outputs.items():
-        jacobian = (at_units[name] - at_zero[name][None]).reshape(x.size, y.size)
-        total = total + jacobian @ _cotangents(y, place.inner[name], lanes).reshape(-1)
-    total = total.astype(x.dtype).reshape(x.shape)
+    for name, cotangent in cotangents.items():
+        total = total + matrix[name].reshape(x.size, cotangent.size) @ cotangent.reshape(-1)
+    return gathered(total.astype(x.dtype).reshape(x.shape), place, lanes)
+
+
+def gathered(total: np.ndarray, place: Place, lanes: Lanes) -> np.ndarray:
+    """The cotangent of an argument that is one value for all positions of an axis: the sum over them."""
     assert place.x is not None
     for d in _single(place.x, lanes):
-        total = np.broadcast_to(total.sum(axis=d, keepdims=True, dtype=x.dtype), total.shape)
+        total = np.broadcast_to(total.sum(axis=d, keepdims=True, dtype=total.dtype), total.shape)
     return total
 
 
@@ -267,11 +304,16 @@ def _single(type_: Type, lanes: Lanes) -> list[int]:
     return [d for d, axis in enumerate(lanes.scope.axes) if axis.checked and axis.key not in type_.vary]
 
 
-def _cotangents(y: np.ndarray, type_: Type, lanes: Lanes) -> np.ndarray:
+def weights_of(y: np.ndarray, lanes: Lanes) -> np.ndarray:
+    """The numbers that `weights` gives at every position."""
     local = y.shape[lanes.ndim :]
-    count = int(np.prod(local))
-    weights = (np.arange(count) % COTANGENT_PERIOD + 1).reshape(local).astype(y.dtype)
-    weights = np.broadcast_to(weights, y.shape).copy()
+    numbers = np.arange(int(np.prod(local))) % COTANGENT_PERIOD + 1
+    return np.broadcast_to(numbers.reshape(local).astype(y.dtype), y.shape)
+
+
+def once(cotangent: np.ndarray, type_: Type, lanes: Lanes) -> np.ndarray:
+    """The cotangent with zeros where a value that is one along an axis would be counted again."""
+    cotangent = cotangent.copy()
     for d in _single(type_, lanes):
-        np.moveaxis(weights, d, 0)[1:] = 0
-    return weights
+        np.moveaxis(cotangent, d, 0)[1:] = 0
+    return cotangent

@@ -15,7 +15,23 @@ Adding a probe is adding it to the table of one of this package's modules.
 
 from __future__ import annotations
 
-from harness.probes import placement
+import importlib
+import pkgutil
+
 from harness.probes.base import Probe
 
-PROBES: dict[str, Probe] = {**placement.PROBES}
+PROBES: dict[str, Probe] = {
+    name: probe
+    for module in pkgutil.iter_modules(__path__, f"{__name__}.")
+    for name, probe in getattr(importlib.import_module(module.name), "PROBES", {}).items()
+}
+
+
+def leaves(suite: str) -> tuple[str, ...]:
+    """The leaves of a suite's space: every probe of it with each of its values."""
+    return tuple(
+        f"probe({name}, value={value})" if value else f"probe({name})"
+        for name, probe in PROBES.items()
+        if probe.suite == suite
+        for value in (probe.values or {"": ""})
+    )

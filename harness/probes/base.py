@@ -18,6 +18,8 @@ class Probe:
       devices: how many devices it needs.
       since: first JAX release it is held against, "" for all.
       imports: further import lines.
+      requires: a Python module it needs beside JAX's own dependencies, or "".
+      alone: whether it is about a single process: in a run of several it says nothing.
     """
 
     rule: str
@@ -27,6 +29,8 @@ class Probe:
     devices: int = 1
     since: str = ""
     imports: tuple[str, ...] = ()
+    requires: str = ""
+    alone: bool = True
 
     def lines(self) -> list[str]:
         """The source, dedented."""

@@ -72,6 +72,7 @@ class Cause:
       rules, kinds: laws broken and kinds of wrong, the most frequent first, with their numbers.
       cases: the failing cases it explains, the simplest first.
       contrast: the passing case most like the first one and what differs, or None.
+      sure: whether it saves more than it takes to say; if not, it is only what the cases happen to share.
     """
 
     conditions: tuple[Condition, ...]
@@ -83,6 +84,7 @@ class Cause:
     kinds: tuple[tuple[str, int], ...]
     cases: tuple[Result, ...]
     contrast: Contrast | None = None
+    sure: bool = True
 
     def __str__(self) -> str:
         if not self.conditions:
@@ -95,6 +97,8 @@ class Cause:
 
     @property
     def adverb(self) -> str:
+        if not self.sure:
+            return "perhaps fails"
         if self.failing < self.held:
             often = "mostly fails" if 2 * self.failing > self.held else "sometimes fails"
             return often if self.elsewhere[0] else f"{often}, and nowhere else,"
@@ -149,12 +153,14 @@ class Diagnosis:
     Attributes:
       failing, passing: how many cases failed unexpectedly, and how many passed.
       causes: the most telling first.
+      suspicions: for failures without a cause, by law and kind, what they share and few passing cases have.
       lone: failures without a cause, the simplest first; only the first few have a contrast.
     """
 
     failing: int
     passing: int
     causes: tuple[Cause, ...] = ()
+    suspicions: tuple[Cause, ...] = ()
     lone: tuple[Lone, ...] = ()
 
 
@@ -177,9 +183,14 @@ def diagnose(results: Sequence[Result]) -> Diagnosis:
     alone = sorted((result for result in failing if result.case not in explained), key=simplicity)
     causes = sorted(_finish(drafts, passing, len(alone)), key=lambda cause: -len(cause.cases))
     index = Index(passing if alone else [])
+    suspicions = sorted(_suspicions(alone, passing), key=lambda cause: -len(cause.cases))
     lone = [Lone(result, index.nearest(result)) for result in alone[:NEIGHBOURS]]
     return Diagnosis(
-        len(failing), len(passing), tuple(causes), tuple(lone + [Lone(r, None) for r in alone[NEIGHBOURS:]])
+        len(failing),
+        len(passing),
+        tuple(causes),
+        tuple(suspicions),
+        tuple(lone + [Lone(r, None) for r in alone[NEIGHBOURS:]]),
     )
 
 
@@ -545,6 +556,44 @@ def _held_bits(groups: set[str], passing: list[Result]) -> Bits:
     return int("".join(flags) or "0", 2)
 
 
+def _suspicions(alone: list[Result], passing: list[Result]) -> Iterator[Cause]:
+    """For failures of one law and kind that no cause explains: what they share and the fewest passing cases have."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in alone:
+        groups.setdefault((result.rule, symptom(result)), []).append(result)
+    for (rule, kind), cases in itertools.islice(groups.items(), NEIGHBOURS):
+        held = _held(cases, passing) or passing
+        conditions, twins, remaining = _shared(cases, held)
+        if conditions:
+            count, outside = len(cases), len(held) - remaining
+            counts = (count, count + remaining, (0, outside), ((rule, count),), ((kind, count),))
+            yield Cause(conditions, twins, *counts, tuple(cases), sure=False)
+
+
+def _shared(
+    cases: list[Result], held: list[Result]
+) -> tuple[tuple[Condition, ...], tuple[tuple[Condition, ...], ...], int]:
+    """(conditions all the cases meet, those that single out the same passing cases, how many of these there are)."""
+    everyone = (1 << len(cases)) - 1
+    common = [feature for feature, members in bits_of(cases, None).items() if members == everyone]
+    common.sort(key=lambda feature: (vocabulary.weight(feature), vocabulary.rank(feature)))
+    rows = bits_of(held, set(common))
+    left, found = (1 << len(held)) - 1, []
+    while left and len(found) < CONDITIONS:
+        best = min(common, key=lambda feature: (left & rows.get(feature, 0)).bit_count(), default=None)
+        if best is None:
+            break
+        remaining = left & rows.get(best, 0)
+        if 2 * remaining.bit_count() > left.bit_count():
+            break
+        twins = [f for f in common if f != best and left & rows.get(f, 0) == remaining]
+        found.append(
+            (Condition(best[0], (best[1],)), tuple(Condition(key, (value,)) for key, value in twins[:3]))
+        )
+        left = remaining
+    return tuple(one for one, _ in found), tuple(twins for _, twins in found), left.bit_count()
+
+
 def meets(result: Result, conditions: Iterable[Condition]) -> bool:
     """Whether a case has all the conditions."""
     own = set(vocabulary.features(result.parameters))
@@ -594,5 +643,7 @@ def _independent(result: Result) -> list[tuple[str, tuple[str, ...]]]:
     return [item for item in result.parameters.items() if item[0] not in DERIVED]
 
 
-DERIVED = frozenset({"program", "mode", "axes", "environments", "names_in_leaf", "count", "check"})
+DERIVED = frozenset(
+    {"program", "outer", "leaf_over", "mode", "axes", "environments", "names_in_leaf", "count", "check"}
+)
 """Parameters that follow from others: a difference in them is said by those."""

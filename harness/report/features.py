@@ -21,6 +21,7 @@ WORDS = {
     "size": "axis size",
     "axes": "number of bound axes",
     "outer": "outermost layer",
+    "leaf_over": "collective over",
     "names_in_leaf": "number of names in the collective",
     "environments": "number of environments",
     "count": "trip count or branch",
@@ -32,6 +33,8 @@ WORDS = {
 
 WEIGHTS = {
     "around": 2.1,
+    "outer": 1.2,
+    "leaf_over": 1.05,
     "any": 1.15,
     "class": 1.1,
     "axes": 1.15,

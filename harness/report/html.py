@@ -207,6 +207,7 @@ class Data:
             "message": self._number("texts", result.message[:MESSAGE]),
             "also": result.also,
             "expectation": result.expectation,
+            "reduced": result.reduced,
             "time": result.time,
             "worker": result.worker,
             "reproducer": result.reproducer,

@@ -39,6 +39,7 @@ class Result:
       also: further laws it broke, as `rule: kind`.
       parameters: values by key (harness.parameters).
       reproducer, log: paths within the folder, or "".
+      reduced: the smaller case its reproducer is of, or "".
       expectation: the reason of the expectation that matched, or "".
     """
 
@@ -56,6 +57,7 @@ class Result:
     parameters: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     reproducer: str = ""
     log: str = ""
+    reduced: str = ""
     expectation: str = ""
 
     @property
@@ -173,7 +175,7 @@ def read_result(record: Mapping[str, Any]) -> Result:
     )
 
 
-_TEXTS = ("rule", "suite", "kind", "message", "time", "worker", "reproducer", "log", "expectation")
+_TEXTS = ("rule", "suite", "kind", "message", "time", "worker", "reproducer", "log", "reduced", "expectation")
 
 
 def _environment(path: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 
@@ -21,7 +22,8 @@ def screen(run: Run, diagnosis: Diagnosis | None = None, width: int = 0, height:
     diagnosis = diagnosis or diagnose(run.results)
     head = [counts_line(run), *_warnings(run), ""]
     matrix = matrix_lines(standard(run.results)[0], width, int(height * MATRIX_SHARE))
-    found = diagnosis_lines(diagnosis, width, max(4, height - len(head) - len(matrix) - 1))
+    folder = os.path.relpath(run.folder)
+    found = diagnosis_lines(diagnosis, width, max(4, height - len(head) - len(matrix) - 1), folder)
     yield from head
     yield from matrix
     if found:

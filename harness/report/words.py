@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -9,48 +10,52 @@ from harness.report.diagnosis import Cause, Diagnosis, Lone, symptom
 from harness.report.results import Result
 
 
-def diagnosis_lines(diagnosis: Diagnosis, width: int = 100, height: int = 24) -> list[str]:
-    """The causes, the most telling first, then the failures that have none, in at most `height` lines."""
-    blocks = [_cause(number, cause, width) for number, cause in enumerate(diagnosis.causes, 1)]
-    blocks += [_lone(lone, width) for lone in diagnosis.lone]
+def diagnosis_lines(diagnosis: Diagnosis, width: int = 100, height: int = 24, folder: str = "") -> list[str]:
+    """The causes, the most telling first, then the failures that have none, in at most `height` lines.
+
+    Args:
+      folder: the results folder as the reader would write it, for the paths of reproducers.
+    """
+    blocks = [_cause(number, cause, width, folder) for number, cause in enumerate(diagnosis.causes, 1)]
+    shared = [cause for cause in diagnosis.suspicions if len(cause.cases) > 1]
+    blocks += [_cause(number, cause, width, folder) for number, cause in enumerate(shared, len(blocks) + 1)]
+    told = {result.case for cause in shared for result in cause.cases}
+    blocks += [_lone(lone, width, folder) for lone in diagnosis.lone if lone.result.case not in told]
     lines: list[str] = []
     for shown, block in enumerate(blocks):
         rest = len(blocks) - shown
         if lines and len(lines) + len(block) + (rest > 1) > height:
-            return [*lines, _rest(diagnosis, shown)]
+            return [*lines, _rest(rest)]
         lines += block
     return lines
 
 
-def _rest(diagnosis: Diagnosis, shown: int) -> str:
-    causes = max(0, len(diagnosis.causes) - shown)
-    lone = len(diagnosis.lone) - max(0, shown - len(diagnosis.causes))
-    parts = [counted(causes, "more cause")] * (causes > 0) + [
-        counted(lone, "more failure") + " by itself"
-    ] * (lone > 0)
-    return "   and " + ", ".join(parts)
+def _rest(blocks: int) -> str:
+    return f"   and {counted(blocks, 'more finding')}; the results folder has all"
 
 
-def _cause(number: int, cause: Cause, width: int) -> list[str]:
+def _cause(number: int, cause: Cause, width: int, folder: str) -> list[str]:
     lines = _wrap(f"{number}. ", f"{cause}", width)
     lines += _wrap("   ", symptoms(cause), width)
-    lines += _example(cause.cases[0], cause.contrast and str(cause.contrast), width)
+    lines += _example(cause.cases[0], cause.contrast and str(cause.contrast), width, folder)
     return lines
 
 
-def _lone(lone: Lone, width: int) -> list[str]:
+def _lone(lone: Lone, width: int, folder: str) -> list[str]:
     lines = _wrap("-  ", f"alone: {symptom(lone.result)} ({lone.result.rule})", width)
-    return lines + _example(lone.result, lone.contrast and str(lone.contrast), width)
+    return lines + _example(lone.result, lone.contrast and str(lone.contrast), width, folder)
 
 
-def _example(result: Result, contrast: str | None, width: int) -> list[str]:
+def _example(result: Result, contrast: str | None, width: int, folder: str) -> list[str]:
     lines = _wrap("   e.g. ", result.case, width, most=2)
     if result.message:
         lines += _wrap("        ", first_line(result.message), width, most=2)
     if contrast:
         lines += _wrap("        ", f"passes with {contrast}", width, most=1)
+    if result.reduced:
+        lines += _wrap("        ", f"reduced to {result.reduced}", width, most=2)
     if result.reproducer:
-        lines.append(f"        python {result.reproducer}")
+        lines.append(f"        python {os.path.join(folder, result.reproducer)}")
     return lines
 
 

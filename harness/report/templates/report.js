@@ -92,6 +92,7 @@
     if (message) box.append(element("pre", { class: "wrap", tabindex: "0", "aria-label": "message" }, message));
     if (d.positions) box.append(maps(d.positions));
     if (d.also && d.also.length) box.append(element("p", {}, `Also: ${d.also.join("; ")}`));
+    if (d.reduced) box.append(element("p", {}, "Reduced to: ", element("code", {}, d.reduced)));
     box.append(element("p", { class: "soft" }, "Run it again:"), code(`pytest --case '${c[LINE].replaceAll("'", "'\\''")}'`, "command"));
     if (d.source) box.append(element("p", { class: "soft" }, `Reproducer, ${d.reproducer}:`), code(d.source, "reproducer"));
     else if (d.reproducer) box.append(element("p", {}, `Reproducer: ${d.reproducer}`));

@@ -1,0 +1,384 @@
+"""What caches keep, for how long, and for whom: memory, eviction, clearing, threads, the disk."""
+
+from harness.probes.base import Probe
+
+SUITE = "lifetimes"
+
+USES = {
+    "jit": "lambda f: jax.jit(f)",
+    "jit_of_jit": "lambda f: jax.jit(lambda x: jax.jit(f)(x))",
+    "vmap_of_jit": "lambda f: lambda x: jax.vmap(jax.jit(f), axis_name='i')(x[None])[0]",
+    "jit_of_vmap": "lambda f: jax.jit(lambda x: jax.vmap(f, axis_name='i')(x[None])[0])",
+    "scan": "lambda f: lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]",
+    "jit_of_scan": "lambda f: jax.jit(lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0])",
+    "while_loop": "lambda f: lambda x: lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, f(s[1])), (0, x))[1]",
+    "fori_loop": "lambda f: lambda x: lax.fori_loop(0, 2, lambda k, c: f(c), x)",
+    "cond": "lambda f: lambda x: lax.cond(True, f, lambda v: v, x)",
+    "switch": "lambda f: jax.jit(lambda x: lax.switch(1, [lambda v: v, f], x))",
+    "checkpoint": "lambda f: jax.grad(lambda x: jax.checkpoint(f)(x).sum())",
+    "grad": "lambda f: jax.grad(lambda x: jax.jit(f)(x).sum())",
+    "vjp": "lambda f: lambda x: jax.vjp(f, x)[1](x)[0]",
+    "linearize": "lambda f: lambda x: jax.linearize(jax.jit(f), x)[1](x)",
+    "custom_vjp": "lambda f: custom(f)",
+    "eval_shape": "lambda f: lambda x: (jax.eval_shape(f, x), x)[1] + 0",
+    "lower": "lambda f: lambda x: jax.jit(f).lower(x).compile()(x)",
+    "make_jaxpr": "lambda f: lambda x: (str(jax.make_jaxpr(f)(x)), x + 0)[1]",
+    "pmap": "lambda f: lambda x: jax.pmap(f, axis_name='i')(x[None])[0]",
+    "static": "lambda f: lambda x: jax.jit(lambda v, k: f(v), static_argnums=1)(x, 3)",
+    "donated": "lambda f: lambda x: jax.jit(f, donate_argnums=0)(x + 0)",
+}
+
+CUSTOM = """
+            def custom(f):
+                wrapped = jax.custom_vjp(f)
+                wrapped.defvjp(lambda x: (f(x), None), lambda _, g: (g,))
+                return jax.grad(lambda x: wrapped(x).sum())
+"""
+
+PROGRAMS = {
+    "constants": "[((lambda x, k=k: x * k), np.full(4, k, 'int32')) for k in (2, 3, 5)]",
+    "large_constants": "[((lambda x, k=k: x * np.arange(k, k + 4)), np.arange(k, k + 4, dtype='int32')) for k in (2, 3)]",
+    "order": "[((lambda x: (x + 1) * 3), np.full(4, 6, 'int32')), ((lambda x: (x * 3) + 1), np.full(4, 4, 'int32'))]",
+    "permutations": "[(mapped(lambda v, k=k: lax.ppermute(v * lax.axis_index('i'), 'i', [(s, (s + k) % 4) for s in range(4)])),"
+    " np.roll(np.arange(4, dtype='int32'), k)) for k in (1, 2, 3)]",
+    "groups": "[(mapped(lambda v, g=g: lax.all_gather(v * lax.axis_index('i'), 'i', axis_index_groups=g)[0]), w) for g, w in "
+    "(([[0, 1], [2, 3]], np.array([0, 0, 2, 2], 'int32')), ([[0, 2], [1, 3]], np.array([0, 1, 0, 1], 'int32')),"
+    " ([[1, 0], [3, 2]], np.array([1, 1, 3, 3], 'int32')))]",
+    "reductions": "[(mapped(lambda v, r=r: r(v * lax.axis_index('i'), 'i')), np.full(4, w, 'int32')) for r, w in "
+    "((lax.psum, 6), (lax.pmax, 3), (lax.pmin, 0))]",
+    "signs": "[((lambda x, d=d: (x.astype(d) - 2) > 0), np.full(4, d == 'uint32')) for d in ('int32', 'uint32')]",
+    "dimensions": "[((lambda x, d=d: (x * np.arange(4)).reshape(2, 2).sum(d).repeat(2)), w) for d, w in "
+    "((0, np.array([2, 2, 4, 4], 'int32')), (1, np.array([1, 1, 5, 5], 'int32')))]",
+    "names": "[((lambda program: program)(f), w) for f, w in ((lambda x: x + 1, np.full(4, 2, 'int32')), (lambda x: x - 1, np.zeros(4, 'int32')))]",
+    "devices": "[(mapped(lambda v: v * lax.axis_index('i'), order), np.arange(4, dtype='int32'), order) for order in "
+    "([0, 1, 2, 3], [3, 2, 1, 0], [4, 5, 6, 7])]",
+    "direction": "[((lambda x, r=r: lax.cumsum(x, 0, reverse=r)), np.arange(1, 5, dtype='int32')[:: -1 if r else 1]) for r in (0 > 1, 1 > 0)]",
+}
+
+MAPPED = """
+            def mapped(function, order=(0, 1, 2, 3)):
+                return jax.pmap(function, axis_name="i", devices=[jax.devices()[k] for k in order])
+
+            programs = VALUE(mapped)
+            x = np.ones(4, "int32")
+
+            def wrong(functions):
+                found = []
+                for function, (_, wanted, *order) in zip(functions, programs, strict=True):
+                    got = function(x)
+                    where = [s.device.id for s in got.addressable_shards]
+                    if not np.array_equal(got, wanted) or order and where != order[0]:
+                        found.append((np.asarray(got).tolist(), where, wanted.tolist()))
+                return found
+
+            def staged(function):
+                return jax.jit(function) if not hasattr(function, "lower") else function
+"""
+
+PROBES = {
+    "released": Probe(
+        rule="cache.release",
+        suite=SUITE,
+        values={word: f"lambda custom: {use}" for word, use in USES.items()},
+        imports=("import gc", "import weakref", "from jax import lax"),
+        source=CUSTOM
+        + """
+            class Owner:
+                pass
+
+            use = VALUE(custom)
+            watched = {}
+
+            def once(size):
+                owner = Owner()
+                captured = jnp.arange(size, dtype="float32") + 5
+
+                def function(x):
+                    traces.append(owner is None)
+                    return x * 2 + captured
+
+                x = jnp.arange(size, dtype="float32") + 1
+                program = use(function)
+                results = [program(x) for _ in range(3)]
+                jax.block_until_ready(results)
+                for name, thing in (("the function", function), ("what it closes over", owner), ("the array it closes over", captured),
+                                    ("the argument", x), ("the first result", results[0]), ("the last result", results[-1])):
+                    watched[f"{name} is gone ({size} elements)"] = weakref.ref(thing)
+
+            once(3)
+            once(1 << 18)
+            gc.collect()
+            jax.jit(lambda v: v + 1)(1.0)  # what only the last call keeps does not count
+            gc.collect()
+            return {name: reference() is None for name, reference in watched.items()}
+        """,
+    ),
+    "failed_traces": Probe(
+        rule="cache.release",
+        suite=SUITE,
+        imports=("import gc", "import weakref"),
+        source="""
+            class Owner:
+                pass
+
+            facts = {}
+
+            def fails(x):
+                lax.psum(x, "i")
+                raise KeyError("meant to fail")
+
+            uses = {
+                "jit": lambda f, x: jax.jit(lambda v: f(v))(x),
+                "vmap": lambda f, x: jax.vmap(f, axis_name="i")(x),
+                "vmap of jit": lambda f, x: jax.vmap(jax.jit(f), axis_name="i")(x),
+                "jit of vmap": lambda f, x: jax.jit(jax.vmap(f, axis_name="i"))(x),
+                "pmap": lambda f, x: jax.pmap(f, axis_name="i")(x[:1]),
+                "scan in vmap": lambda f, x: jax.vmap(lambda v: lax.scan(lambda c, _: (f(c), None), v, None, length=2), axis_name="i")(x),
+                "grad": lambda f, x: jax.grad(lambda v: jax.vmap(f, axis_name="i")(v).sum())(x),
+            }
+
+            def once(use):
+                owner, x = Owner(), jnp.arange(5.0) + 1
+
+                def function(v):
+                    if owner is not None:
+                        return fails(v)
+
+                try:
+                    use(function, x)
+                except (KeyError, NameError):
+                    return weakref.ref(owner), weakref.ref(x), True
+                return weakref.ref(owner), weakref.ref(x), False
+
+            def unbound():
+                try:
+                    jax.jit(lambda: lax.psum(1, "i"))()
+                except NameError:
+                    return True
+                return False
+
+            for about, use in uses.items():
+                owner, x, raised = once(use)
+                gc.collect()
+                facts[f"{about}: the error comes through"] = raised
+                facts[f"{about}: what failed is gone"] = owner() is None
+                facts[f"{about}: so is the argument"] = x() is None
+                facts[f"{about}: no name stays bound"] = unbound()
+                sizes = [int(jax.vmap(lambda v: lax.psum(1, "i"), axis_name="i")(np.ones(n))[0]) for n in (2, 3)]
+                facts[f"{about}: the next sizes are right"] = sizes == [2, 3]
+            return facts
+        """,
+    ),
+    "steady_memory": Probe(
+        rule="memory.steady",
+        suite=SUITE,
+        values={word: f"lambda custom: {use}" for word, use in USES.items() if word in ("jit", "vmap_of_jit", "scan", "grad", "pmap", "cond", "checkpoint", "lower")},
+        imports=("import gc", "from jax import lax"),
+        source=CUSTOM
+        + """
+            program = VALUE(custom)(lambda x: x * 2 + 1)
+            facts = {}
+            for size in (3, 1 << 18):
+                value = np.ones(size, "float32")
+                for _ in range(2):
+                    jax.block_until_ready(program(jnp.asarray(value)))
+                gc.collect()
+                before = len(jax.live_arrays())
+                for k in range(20):
+                    jax.block_until_ready(program(jnp.asarray(value * k)))
+                gc.collect()
+                facts[f"{size} elements: 20 calls leave no array"] = len(jax.live_arrays()) <= before
+                del program
+                program = VALUE(custom)(lambda x: x * 2 + 1)
+            held = jnp.ones(7) * 3
+            facts["an array that is held is live"] = any(a is held for a in jax.live_arrays())
+            count = len(jax.live_arrays())
+            del held
+            facts["and no longer when it is dropped"] = len(jax.live_arrays()) == count - 1
+            return facts
+        """,
+    ),
+    "many_entries": Probe(
+        rule="cache.retrace",
+        suite=SUITE,
+        values={
+            "shapes": "[np.ones(n, 'float32') for n in range(1, 17)]",
+            "sizes": "[np.ones((n, 2), 'float32') for n in range(1, 17)]",
+        },
+        imports=("import gc", "import numpy as np"),
+        source="""
+            kept = jax.jit(lambda x: (traces.append(1), x * 2)[1])
+            others = [jax.jit(lambda x: (traces.append(1), x + 1)[1]) for _ in range(12)]
+            named = jax.jit(lambda x: (traces.append(1), x * lax.psum(1, "i"))[1])
+
+            def over(x):
+                return jax.vmap(named, axis_name="i")(x)
+
+            facts = {}
+            for turn in ("first", "second", "after a collection"):
+                before = len(traces)
+                right = all(np.array_equal(kept(x), x * 2) for x in VALUE)
+                right = right and all(np.array_equal(over(x), x * len(x)) for x in VALUE)
+                right = right and all(float(f(1.0)) == 2.0 for f in others)
+                facts[f"{turn}: each is right"] = right
+                if turn != "first":
+                    facts[f"{turn}: nothing is traced again ({len(traces) - before})"] = len(traces) == before
+                gc.collect()
+            return facts
+        """,
+    ),
+    "clearing": Probe(
+        rule="cache.clear",
+        suite=SUITE,
+        source="""
+            counts = {}
+
+            def counted(name, k):
+                def function(x):
+                    counts[name] = counts.get(name, 0) + 1
+                    return x + k
+
+                return jax.jit(function)
+
+            one, two = counted("one", 1), counted("two", 2)
+            outer = jax.jit(lambda x: (counts.update(outer=counts.get("outer", 0) + 1), one(x) + two(x))[1])
+
+            def run():
+                got = [int(one(1)), int(two(1)), int(outer(1))]
+                return got == [2, 3, 5], dict(counts)
+
+            facts = {}
+            facts["each is right"], first = run()
+            facts["each is right again"], second = run()
+            facts["nothing is traced the second time"] = second == first
+            one.clear_cache()
+            facts["after clear_cache() of one each is right"], third = run()
+            facts["that one is traced again"] = third["one"] > second["one"]
+            facts["the others are not"] = (third["two"], third["outer"]) == (second["two"], second["outer"])
+            facts["and once only"] = run() == (True, third)
+            jax.clear_caches()
+            facts["after clear_caches() each is right"], fourth = run()
+            facts["each is traced again"] = all(fourth[name] > third[name] for name in counts)
+            facts["but then never"] = run() == (True, fourth)
+            return facts
+        """,
+    ),
+    "executables": Probe(
+        rule="cache.fresh",
+        suite=SUITE,
+        devices=8,
+        values={word: f"lambda mapped: {source}" for word, source in PROGRAMS.items()},
+        imports=("import numpy as np", "from jax import lax"),
+        source=MAPPED
+        + """
+            functions = [staged(function) for function, *_ in programs]
+            facts = {}
+            for turn in ("first", "second", "third"):
+                found = wrong(functions)
+                facts[f"{turn} time: each has its own: {found}"] = not found
+            compiled = [function.lower(x).compile() for function in functions]
+            found = wrong(functions)
+            facts[f"after they were compiled ahead of time: {found}"] = not found
+            if not any(order for _, _, *order in programs):
+                found = wrong(compiled)
+                facts[f"compiled ahead of time: {found}"] = not found
+            return facts
+        """,
+    ),
+    "disk": Probe(
+        rule="cache.disk",
+        suite=SUITE,
+        devices=8,
+        values={word: f"lambda mapped: {source}" for word, source in PROGRAMS.items()},
+        imports=(
+            "import os",
+            "import tempfile",
+            "import numpy as np",
+            "from jax import lax",
+            "from jax.experimental.compilation_cache import compilation_cache",
+        ),
+        source=MAPPED
+        + """
+            def use(folder):
+                jax.config.update("jax_compilation_cache_dir", folder)
+                jax.config.update("jax_persistent_cache_min_compile_time_secs", 0 if folder else 1)
+                jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1 if folder else 0)
+                compilation_cache.reset_cache()
+
+            hits = []
+
+            def listen(event, **_):
+                if event == "/jax/compilation_cache/cache_hits":
+                    hits.append(event)
+
+            facts = {}
+            folder = tempfile.TemporaryDirectory()
+            jax.monitoring.register_event_listener(listen)
+            use(folder.name)
+            try:
+                for turn in ("compiled", "from disk", "from disk again"):
+                    jax.clear_caches()
+                    before, files = len(hits), {name for name in os.listdir(folder.name) if not name.endswith("-atime")}
+                    found = wrong([staged(function) for function, *_ in programs])
+                    facts[f"{turn}: each has its own: {found}"] = not found
+                    if turn != "compiled":
+                        now = {name for name in os.listdir(folder.name) if not name.endswith("-atime")}
+                        facts[f"{turn}: no file is written"] = now == files
+                        facts[f"{turn}: the files are used"] = len(hits) - before >= len(programs)
+            finally:
+                use(None)
+                folder.cleanup()
+            return facts
+        """,
+    ),
+    "together": Probe(
+        rule="cache.threads",
+        suite=SUITE,
+        devices=4,
+        imports=("import threading", "from concurrent.futures import ThreadPoolExecutor"),
+        source="""
+            sizes = [1, 2, 3, 4, 5, 6]
+            gate = threading.Barrier(len(sizes))
+            program = jax.jit(lambda x: (traces.append(1), x * lax.psum(1, "i") + lax.axis_index("i"))[1])
+            plain = jax.jit(lambda x: (traces.append(1), x + 1)[1])
+
+            def unbound():
+                try:
+                    jax.jit(lambda: lax.psum(1, "i"))()
+                except NameError:
+                    return True
+                return False
+
+            def work(n):
+                gate.wait(20)
+                found = []
+                for _ in range(5):
+                    got = jax.vmap(program, axis_name="i")(np.full(n, 10, "int32"))
+                    found += [got.tolist() == [10 * n + k for k in range(n)], unbound()]
+                    with jax.default_device(jax.devices()[n % 4]):
+                        found.append(plain(np.float32(n)).devices() == {jax.devices()[n % 4]})
+                return found
+
+            with ThreadPoolExecutor(len(sizes)) as pool:
+                results = dict(zip(sizes, pool.map(work, sizes)))
+            facts = {f"the thread of size {n} has its own answers": all(found) for n, found in results.items()}
+            before = len(traces)
+            jax.vmap(program, axis_name="i")(np.full(3, 10, "int32"))
+            facts["what a thread traced serves this one"] = len(traces) == before
+            with ThreadPoolExecutor(1) as pool:
+                value = pool.submit(lambda: jax.vmap(program, axis_name="i")(np.full(2, 10, "int32")).tolist()).result()
+            facts["and a new thread"] = (value, len(traces)) == ([20, 21], before)
+            inside = []
+
+            def looks(x):
+                thread = threading.Thread(target=lambda: inside.append(unbound()))
+                thread.start()
+                thread.join()
+                return lax.psum(x, "i")
+
+            facts["a trace that starts a thread is right"] = jax.vmap(looks, axis_name="i")(np.arange(3)).tolist() == [3, 3, 3]
+            facts["no name is bound in a thread it started"] = inside == [True]
+            return facts
+        """,
+    ),
+}
