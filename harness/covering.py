@@ -17,6 +17,7 @@ from pathlib import Path
 from harness import expectations
 from harness.case import Case, parse_line
 from harness.dims import ONE
+from harness.errors import Illegal
 from harness.exact import inexact
 from harness.expectations import Expectation
 from harness.layers.base import Layer
@@ -50,18 +51,24 @@ class Feasible:
         self.value = [(factor, word) for factor, table in enumerate(space.table) for word in table]
         self.varied = [factor for factor, table in enumerate(space.table) if len(table) > 1]
         self.random = random.Random(space.suite)
-        self._known: dict[Row, bool] = {}
+        self._reasons: dict[Row, str] = {}
         self._none: set[Key] = set()
         self._near_value: list[list[Row]] = [[] for _ in self.value]
 
     def legal(self, row: Row) -> bool:
         """Whether JAX promises to run the row's program, exactly."""
-        if row not in self._known:
-            typed = self.space.plan([row])
-            self._known[row] = typed is not None and _exact(typed)
-            if self._known[row]:
+        return not self.reason(row)
+
+    def reason(self, row: Row) -> str:
+        """Why a row is not legal, or ""."""
+        if row not in self._reasons:
+            try:
+                self._reasons[row] = "" if _exact(self.space.plan([row])) else "inexact"
+            except Illegal as reason:
+                self._reasons[row] = str(reason)
+            if not self._reasons[row]:
                 self._remember(row)
-        return self._known[row]
+        return self._reasons[row]
 
     def _remember(self, row: Row) -> None:
         for factor, word in enumerate(row):
@@ -73,26 +80,30 @@ class Feasible:
         """A legal row with that combination, or None when none was found.
 
         Starts from the plainest row and from known legal rows that have one of the values, changes one more factor at
-        a time, then several at random.
+        a time, then several at random. Where all starts are illegal for one and the same reason, which can then only
+        come from the combination, one start is enough.
         """
-        if any(
-            part in self._none
-            for size in range(1, len(key) + 1)
-            for part in itertools.combinations(key, size)
-        ):
+        if any(part in self._none for size in range(1, len(key) + 1) for part in itertools.combinations(key, size)):
             return None
         fixed = dict(self.value[number] for number in key)
-        known = [
-            row for number in key for row in (*self._near_value[number][:2], *self._near_value[number][-2:])
-        ]
-        starts = [_with(row, fixed) for row in (*known, tuple(table[0] for table in self.space.table))]
-        starts = list(dict.fromkeys(starts))
         free = [factor for factor in self.varied if factor not in fixed]
-        near = itertools.chain(starts, *(self.near(start, free) for start in starts))
-        row = next(filter(self.legal, itertools.chain(near, self._guesses(starts, free))), None)
+        row = next(filter(self.legal, self._candidates(self._starts(key, fixed), free)), None)
         if row is None:
             self._none.add(key)
         return row
+
+    def _starts(self, key: Key, fixed: dict[int, str]) -> list[Row]:
+        known = [rows[place] for number in key if (rows := self._near_value[number]) for place in (0, -1)]
+        plain = tuple(table[0] for table in self.space.table)
+        return list(dict.fromkeys(_with(row, fixed) for row in (plain, *known)))
+
+    def _candidates(self, starts: list[Row], free: list[int]) -> Iterator[Row]:
+        yield from starts
+        one_reason = len(starts) > 2 and len({self.reason(start) for start in starts}) == 1
+        for start in starts[-1:] if one_reason else starts:
+            yield from self.near(start, free)
+        if not one_reason:
+            yield from self._guesses(starts, free)
 
     def near(self, row: Row, factors: list[int]) -> Iterator[Row]:
         """The rows that differ in one of these factors."""
@@ -223,6 +234,14 @@ class Covering:
             ):
                 rows.append(other)
         return rows
+
+    def _share(self, rows: list[Row]) -> bool:
+        """Whether rows that differ in their leaf only can be one program."""
+        try:
+            self.space.plan(rows)
+        except Illegal:
+            return False
+        return True
 
     def company(self, row: Row) -> tuple[str, ...] | None:
         """Rows with equal answers may share a program; None: this one fails as a whole and would take others along."""

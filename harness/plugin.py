@@ -22,6 +22,9 @@ from harness.case import line_of, parse_line
 from harness.errors import UsageError
 from harness.isolate import BackendError
 from harness.parameters import KEYS, parameters, parse_where, select, suite_of
+from harness.report.matrix import standard, whole_lines
+from harness.report.terminal import screen
+from harness.report.write import Written, write_all
 from harness.session import Session, results_folder
 from harness.verdicts import GOOD, Verdict
 
@@ -59,6 +62,7 @@ class Run:
         self._session: Session | None = None
         self.facts: dict[str, Any] = {}
         self.failure = ""
+        self.written: Written | None = None
 
     def _folder(self) -> Path:
         if self.is_worker:
@@ -251,6 +255,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     run.close()
     if run.is_worker or not (run.folder / journal.RESULTS).exists():
         return
+    run.written = write_all(run.folder, run.promised)
     problems = summary.problems(run.folder, run.promised, accepted(session.config), strict(session.config))
     run.failure = problems
     if problems and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
@@ -261,7 +266,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     run = config.stash[STATE]
-    if (run.folder / journal.RESULTS).exists() and not run.is_worker:
+    if run.written is not None:
         terminalreporter.section("axis conformance")
-        for text in summary.screen(run.folder, run.failure):
+        for text in (*whole_lines(standard(run.written.run.results)[0]), ""):
             terminalreporter.write_line(text)
+        for text in screen(run.written.run, run.written.diagnosis):
+            terminalreporter.write_line(text)
+        for text in (*run.written.notes, f"results: {run.folder}"):
+            terminalreporter.write_line(text)
+        if run.failure:
+            terminalreporter.write_line(f"not a success: {run.failure}", red=True)

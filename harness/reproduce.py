@@ -77,11 +77,7 @@ def _main(plan: Plan, finding: Finding, expected: list[judge.Expected]) -> list[
     if finding.kind in COUNTED:
         return _counts(finding, expected)
     if finding.kind == Kind.RAISED:
-        return _under_main(
-            f"for step in range({len(expected)}):",
-            "    print(step, next(running))",
-            'print("no error, as it should be")',
-        )
+        return _must_not_raise(expected)
     if finding.kind == Kind.NOT_RAISED:
         return _must_raise(expected)
     if finding.kind == Kind.WRONG_DTYPE:
@@ -122,7 +118,8 @@ def _compared(expected: list[str], got: str) -> list[str]:
 def _facets(expected: list[judge.Expected], source: str, of: Callable[[np.ndarray], object]) -> list[str]:
     """Compares one thing about each output: its dtype, its shape."""
     wanted = [repr({key: of(value) for key, value in want.values.items()}) for want in expected]
-    return _compared(wanted, f"{{key: {source} for key, value in step.items() if key in want}}")
+    given = "step.items()" if all(want.values for want in expected) else "(step.items() if want else ())"
+    return _compared(wanted, f"{{key: {source} for key, value in {given} if key in want}}")
 
 
 def _plainly(plan: Plan, expected: list[judge.Expected]) -> bool:
@@ -219,16 +216,27 @@ def _counts(finding: Finding, expected: list[judge.Expected]) -> list[str]:
     return [*helper, *main]
 
 
+def _must_not_raise(expected: list[judge.Expected]) -> list[str]:
+    """Runs to the step that raised; a step may also yield what it caught."""
+    return _under_main(
+        f"for step in range({len(expected)}):",
+        "    got = next(running)",
+        '    print("step", step, "gave", got)',
+        "raise SystemExit(isinstance(got, Exception))",
+    )
+
+
 def _must_raise(expected: list[judge.Expected]) -> list[str]:
+    """Runs to the step that should have raised; a step may also yield what it caught."""
     before = [f"for step in range({len(expected) - 1}):", "    next(running)"] if len(expected) > 1 else []
     return _under_main(
         *before,
         "try:",
         "    got = next(running)",
         "except Exception as error:",
-        '    print("raised, as it should:", repr(error)[:300])',
-        "else:",
-        '    raise SystemExit(f"expected an exception, got {got}")',
+        "    got = error",
+        'print("expected an exception, got", repr(got)[:300])',
+        "raise SystemExit(not isinstance(got, Exception))",
     )
 
 

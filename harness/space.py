@@ -79,13 +79,10 @@ class Space:
             fields["n"] = _read(*extra.split("="))
         return Case(tuple(itertools.chain(*layers)), _leaf(at["leaf"]), operand=at["operand"], **fields)
 
-    def plan(self, rows: list[Row]) -> Plan | None:
-        """The typed program of rows that differ in their leaf only; None where JAX does not promise to run it."""
-        try:
-            cases = [self.case(row) for row in rows]
-            return plan.__wrapped__(cases[0], tuple(case.leaf for case in cases[1:]))
-        except Illegal:
-            return None
+    def plan(self, rows: list[Row]) -> Plan:
+        """The typed program of rows that differ in their leaf only; raises Illegal."""
+        cases = [self.case(row) for row in rows]
+        return plan.__wrapped__(cases[0], tuple(case.leaf for case in cases[1:]))
 
     def line(self, rows: list[Row]) -> str:
         """The canonical line of rows that differ in their leaf only."""

@@ -81,6 +81,27 @@ SHARD_MAP_EAGER: Fragments = (
     "vmap(j:{j}) > shard_map(i:{i})",
 )
 
+MESHES: Fragments = (
+    "shard_map(i:{i}, other=2)",
+    "shard_map(i:{i}, other=2, auto)",
+    "shard_map(i:{i}, j:{j}, in=i.j, check=off, other=2, auto)",
+    "shard_map(i:{i}, devices=reversed, other=2, auto, types=auto)",
+    "shard_map(i:{i}) > shard_map(j:{j}, nested)",
+    "shard_map(i:{i}, check=off) > shard_map(j:{j}, check=off, nested)",
+    "vmap(_:2) > shard_map(j:{j}) > shard_map(i:{i}, in=_.i, nested)",
+    "shard_map(i:{i}) > vmap(_:2) > shard_map(j:{j}, nested)",
+    "shard_map(i:{i}, j:{j}, k:2, in=i.j)",
+    "shard_map(k:2, j:{j}, i:{i}, check=off, devices=interleaved)",
+    "vmap(_:4, spmd) > shard_map(i:{i}, other=2)",
+    "vmap(_:2, in=1, out=1, spmd) > shard_map(i:{i}, check=off, other=2)",
+    "vmap(_:2, in=none, spmd) > shard_map(i:{i}, devices=reversed, other=2)",
+    "vmap(j:4, spmd) > shard_map(i:{i}, other=2)",
+    "shard_map(i:{i}, types=explicit)",
+    "shard_map(i:{i}, j:{j}, in=i.j, check=off, types=explicit)",
+    "vmap(_:2) > shard_map(i:{i}, types=explicit)",
+)
+"""Meshes with further axes: left alone, left to the compiler, split by a vmap, bound by another shard_map inside."""
+
 BINDERS_JIT: Fragments = (
     "vmap(i:{i}) > jit",
     "jit > vmap(i:{i}, in=1)",
@@ -99,6 +120,7 @@ BINDERS_JIT: Fragments = (
     "shard_map(i:{i}) > jit",
     "shard_map(i:{i}, j:{j}, in=i.j, devices=last) > jit",
     *jitted(SHARD_MAP),
+    *jitted(MESHES),
 )
 
 BINDERS_CORE: Fragments = (
@@ -109,6 +131,10 @@ BINDERS_CORE: Fragments = (
     "jit > shard_map(i:{i})",
     "jit > shard_map(i:{i}, j:{j}, in=i.j, check=off)",
     "jit > vmap(j:{j}) > shard_map(i:{i}, check=off, devices=reversed)",
+    "jit > shard_map(i:{i}, other=2, auto)",
+    "jit > shard_map(i:{i}) > shard_map(j:{j}, nested)",
+    "jit > vmap(_:2, spmd) > shard_map(i:{i}, other=2)",
+    "jit > shard_map(i:{i}, types=explicit)",
 )
 """Those that every layer meets."""
 
@@ -154,9 +180,34 @@ BINDERS_ERRORS: Fragments = (
     "jit > shard_map(i:{i}, j:{j}, check=off)",
 )
 
+AROUND_BINDERS: Fragments = (
+    "jit > {word} > shard_map(i:{i})",
+    "jit > {word} > shard_map(i:{i}, j:{j}, in=i.j, check=off)",
+    "jit > {word} > checkpoint > shard_map(i:{i}, in=none)",
+    "jit > {word} > shard_map(i:{i}, other=2, auto)",
+    "jit > {word} > shard_map(i:{i}) > shard_map(j:{j}, nested)",
+    "jit > {word} > shard_map(i:{i}, types=explicit)",
+    "jit > vmap(_:2) > {word} > shard_map(i:{i})",
+    "jit > vmap(_:4, spmd) > {word} > shard_map(i:{i}, other=2)",
+    "jit > vmap(_:2, spmd) > {word} > checkpoint > shard_map(i:{i}, check=off, other=2)",
+    "jit > {word} > vmap(j:{j}) > shard_map(i:{i}, check=off)",
+    "{word} > pmap(i:{i})",
+    "{word} > vmap(i:{i})",
+    "vmap(j:{j}) > {word} > vmap(i:{i}, in=1)",
+)
+"""A derivative around binders, where `{word}` stands."""
+
+
+def differentiated(*words: str) -> Fragments:
+    """Binders with each of the derivatives inside, and the first of them around and between binders."""
+    inside = tuple(fragment for word in words for fragment in holding(word, BINDERS_REVERSE))
+    return inside + tuple(fragment.replace("{word}", words[0]) for fragment in AROUND_BINDERS)
+
+
 # Layers between the binders and the leaf
 
-AROUND_CONTROL: Fragments = ("", "jit", "checkpoint", "custom_vjp", "jvp", "vjp")
+AROUND_CONTROL: Fragments = ("", "jit", "checkpoint", "custom_vjp", "jvp", "vjp", "grad")
+WITHIN_DERIVATIVE: Fragments = ("", "jit", "checkpoint", "custom_vjp", "custom_jvp")
 WITHIN_CONTROL: Fragments = ("", "jit", "custom_jvp", "checkpoint > jit")
 
 SCAN: Fragments = (
@@ -170,6 +221,7 @@ SCAN: Fragments = (
     "scan(2) > scan(2)",
     "while_loop(2) > scan(2)",
     "cond(index i) > scan(2)",
+    "cond(arg) > fori_loop(2) > scan(2)",
 )
 WHILE_LOOP: Fragments = (
     "while_loop(2)",
@@ -182,6 +234,7 @@ WHILE_LOOP: Fragments = (
     "while_loop(reduced j)",
     "scan(2) > while_loop(2)",
     "while_loop(arg) > while_loop(index i)",
+    "switch(1) > map(2) > while_loop(arg)",
 )
 FORI_LOOP: Fragments = (
     "fori_loop(2)",
@@ -193,6 +246,7 @@ FORI_LOOP: Fragments = (
     "fori_loop(reduced i)",
     "switch(arg) > fori_loop(2)",
     "fori_loop(2) > fori_loop(arg)",
+    "scan(2) > cond(index i) > fori_loop(2)",
 )
 COND: Fragments = (
     "cond(0)",
@@ -204,6 +258,11 @@ COND: Fragments = (
     "cond(reduced i)",
     "scan(2) > cond(arg)",
     "cond(arg) > cond(index i)",
+    "cond(1, one)",
+    "cond(arg, one)",
+    "cond(index i, one)",
+    "cond(reduced i, one)",
+    "scan(2) > while_loop(arg) > cond(arg, one)",
 )
 SWITCH: Fragments = (
     "switch(0)",
@@ -215,6 +274,28 @@ SWITCH: Fragments = (
     "switch(reduced i)",
     "fori_loop(2) > switch(arg)",
     "switch(index i) > switch(arg)",
+    "switch(1, one)",
+    "switch(arg, one) | n=1",
+    "switch(index i, one)",
+    "while_loop(2) > map(2) > switch(arg)",
+)
+MAP: Fragments = (
+    "map(2)",
+    "map(1)",
+    "map(3, batch=2)",
+    "map(4, batch=2)",
+    "scan(2) > map(2)",
+    "cond(index i) > map(2)",
+    "map(2) > map(2)",
+    "while_loop(2) > scan(2) > map(2)",
+)
+ASSOCIATIVE_SCAN: Fragments = (
+    "associative_scan(3)",
+    "associative_scan(4, reverse)",
+    "associative_scan(1)",
+    "scan(2) > associative_scan(2)",
+    "cond(arg) > associative_scan(2, reverse)",
+    "map(2) > associative_scan(2)",
 )
 
 MIDDLE_CACHES: Fragments = ("", "jit", "checkpoint", "custom_vjp", "vjp")
@@ -247,6 +328,10 @@ REDUCTIONS: Fragments = (
     "pmin(i)",
     "pmin(i+j)",
     "pmin(i, groups=halves)",
+    "psum(none)",
+    "pmean(none)",
+    "pmax(none)",
+    "pmin(none)",
 )
 MOVEMENT: Fragments = (
     "ppermute(i)",
@@ -257,6 +342,12 @@ MOVEMENT: Fragments = (
     "ppermute(i, perm=first)",
     "ppermute(i, perm=none)",
     "ppermute(j+i)",
+    "pshuffle(i)",
+    "pshuffle(i, order=back)",
+    "pshuffle(i, order=reverse)",
+    "pshuffle(i+j)",
+    "pcast(i)",
+    "pcast(i+j)",
     "all_gather(i)",
     "all_gather(i, axis=1)",
     "all_gather(i, axis=-1, tiled)",
@@ -273,6 +364,9 @@ MOVEMENT: Fragments = (
     "all_to_all(i, split=1, tiled)",
     "all_to_all(i+j, tiled)",
     "all_to_all(i, tiled, groups=halves)",
+    "pswapaxes(i)",
+    "pswapaxes(i, axis=1)",
+    "pswapaxes(i, axis=-1)",
     "psum_scatter(i)",
     "psum_scatter(i, dim=1)",
     "psum_scatter(i, tiled)",
@@ -280,8 +374,10 @@ MOVEMENT: Fragments = (
     "psum_scatter(i+j, tiled)",
     "psum_scatter(i, tiled, groups=interleaved)",
 )
-QUERIES: Fragments = ("axis_index(i)", "axis_index(i+j)", "axis_index(j)", "axis_size(i)", "axis_size(j+i)")
+QUERIES: Fragments = ("axis_index(i)", "axis_index(i+j)", "axis_index(j)", "axis_size(i)", "axis_size(j+i)", "random(i)", "random(j+i)")
 LEAVES: Fragments = REDUCTIONS + MOVEMENT + QUERIES
+LEAVES_STAGED: Fragments = (*LEAVES, "pbroadcast(i)", "pbroadcast(i, source=last)")
+"""With the one leaf that no device of the CPU implements."""
 
 LEAVES_CORE: Fragments = (
     "psum(i)",
@@ -301,8 +397,11 @@ LEAVES_CORE: Fragments = (
     "axis_index(i)",
     "axis_index(j+i)",
     "axis_size(i)",
+    "pshuffle(i, order=back)",
+    "pswapaxes(i)",
+    "random(i)",
 )
-LEAVES_LINEAR: Fragments = (
+LEAVES_TRANSPOSED: Fragments = (
     "psum(i)",
     "psum(j+i)",
     "psum(i, groups=interleaved)",
@@ -322,6 +421,22 @@ LEAVES_LINEAR: Fragments = (
     "psum_scatter(i, tiled)",
     "psum_scatter(i, dim=1, tiled)",
     "psum_scatter(i, tiled, groups=halves)",
+    "pshuffle(i)",
+    "pshuffle(i, order=back)",
+    "pswapaxes(i)",
+    "pcast(i)",
+)
+LEAVES_LINEAR: Fragments = (*LEAVES_TRANSPOSED, "axis_index(i)", "axis_size(i)", "random(i)")
+"""Whole numbers beside the others have no derivative of their own."""
+LEAVES_FEW: Fragments = (
+    "psum(i)",
+    "psum(i+j)",
+    "pmean(i)",
+    "ppermute(i, perm=partial)",
+    "all_gather(i)",
+    "all_to_all(i, tiled)",
+    "psum_scatter(i, tiled)",
+    "pshuffle(i, order=back)",
 )
 
 LEAVES_CACHES: Fragments = (
@@ -361,6 +476,10 @@ LEAVES_RAISES: Fragments = (
     "ppermute(k)",
     "ppermute(i, perm=outside)",
     "ppermute(i, perm=twice)",
+    "pshuffle(k)",
+    "pshuffle(i, order=repeated)",
+    "pswapaxes(k)",
+    "random(k)",
     "all_gather(k)",
     "all_gather(i+i)",
     "all_to_all(k)",

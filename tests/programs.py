@@ -18,6 +18,7 @@ SPELLING: Spelling = spelling("0.10.2")
 WORDS: tuple[str, ...] = (
     *("0", "1", "2", "3", "-1", "arg", "index i", "index j", "reduced i", "reduced j", "none", "on", "off"),
     *("i", "j", "i.j", "j.i", "i+j", "j+i", "_.i", "i.none", "first", "reversed", "last", "interleaved"),
+    *("fwd", "rev", "forward", "rotate", "back", "last", "explicit"),
     *("halves", "unordered", "singles", "next", "previous", "reverse", "identity", "partial"),
     *(
         "scalar",
@@ -75,7 +76,7 @@ def layers() -> st.SearchStrategy[Any]:
 
 
 def leaves() -> st.SearchStrategy[Any]:
-    return st.sampled_from(list(LEAVES.values())).flatmap(definitions)
+    return st.sampled_from([leaf for leaf in LEAVES.values() if leaf.word != "probe"]).flatmap(definitions)
 
 
 @st.composite

@@ -168,7 +168,7 @@ class Reduction(Grouped):
     """psum, pmean, pmax, pmin: the same result for every member."""
 
     params: ClassVar[tuple[Param, ...]] = (
-        Param("names", _some_or_none, "axis symbols such as i or i+j, or none", _write_some, kind="positional"),
+        Param("names", _some_or_none, "axis symbols such as i or i+j", _write_some, kind="positional"),
         GROUPS,
     )
 

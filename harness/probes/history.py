@@ -81,7 +81,8 @@ def inner(f):
     BINDER
 
 
-for name, (f, reference) in table.items():
+for name in VALUE:
+    f, reference = table[name]
     same = reference(np.stack([x[1, 2]] * 4))  # every member has the same operand
     holds(f"{name} of an array closed over", lambda: jax.jit(inner(lambda k: f(jnp.asarray(x[1, 2]))))(counts.reshape(4, 1, 1)), same)
 
@@ -242,11 +243,11 @@ mesh = Mesh(np.array(jax.devices()[:8]).reshape(2, 4), ("i", "j"))
 specs = [P(), P("i"), P("j"), P(None, "i"), P(None, "j"), P("i", "j"), P("j", "i"), P(("i", "j"))]
 x = np.arange(64, dtype="float32").reshape(8, 8)
 join, reference = VALUE
-jitted = jax.jit(join)
-for one in specs:
-    for two in specs[:: 2 if one != P() else 1]:
-        a, b = (jax.device_put(v, NamedSharding(mesh, spec)) for v, spec in ((x, one), (-x, two)))
-        holds(f"{one} with {two}", lambda: jitted(a, b), reference(x, -x))
+pairs = [(one, two) for k, one in enumerate(specs) for two in (P(), one, specs[k - 3])]
+operands = [[jax.device_put(v, NamedSharding(mesh, s)) for v, s in zip((x, -x), pair)] for pair in pairs]
+results = jax.jit(lambda operands: [join(a, b) for a, b in operands])(operands)
+for (one, two), result in zip(pairs, results):
+    holds(f"{one} with {two}", lambda: result, reference(x, -x))
 return facts
 """
 )
@@ -316,7 +317,7 @@ REPEATED = (
     + """
 mesh = Mesh(np.array(jax.devices()[:6]).reshape(3, 2), ("i", "j"))
 x = np.arange(36, dtype="float32").reshape(6, 6) % 7 - 3
-blocks = x.reshape(3, 2, 2, 6)
+blocks = x.reshape(3, 2, 1, 6)
 total, top, low = blocks.sum(0), blocks.max(0), blocks.min(0)  # over i, the blocks along j still apart
 table = {  # of a shard -> what every shard gets, or what j's shards get
     "psum twice": (lambda x: lax.psum(lax.psum(x, "i"), "i"), 3 * total),
@@ -374,17 +375,15 @@ explicit = jax.sharding.AxisType.Explicit
 mesh = jax.make_mesh((2, 4), ("j", "i"), axis_types=(explicit, explicit), devices=jax.devices()[:8])
 x = (np.arange(2 * 4 * 4 * 2) % 23 - 11.0).astype("float32").reshape(2, 4, 4, 2)
 one = jax.device_put(x[0], NamedSharding(mesh, P("i")))
-lanes = {
-    "lanes whole": jax.device_put(x, NamedSharding(mesh, P(None, "i"))),
-    "lanes split": jax.device_put(x, NamedSharding(mesh, P("j", "i"))),
-}
-for name, (f, reference) in table.items():
+lanes = jax.device_put(x, NamedSharding(mesh, P(None, "i")))
+split = jax.device_put(x, NamedSharding(mesh, P("j", "i")))
+for name in VALUE:
+    f, reference = table[name]
     mapped = jax.shard_map(lambda x: f(x[0])[None], mesh=mesh, in_specs=P("i"), out_specs=P("i"))
     holds(f"{name}, STAGED", lambda: STAGE(mapped)(one), reference(x[0]))
     want = np.stack([reference(y) for y in x])
-    holds(f"{name} under vmap, STAGED", lambda: STAGE(jax.vmap(mapped))(lanes["lanes whole"]), want)
-    spmd = jax.vmap(mapped, spmd_axis_name="j")
-    holds(f"{name} under vmap over j, STAGED", lambda: STAGE(spmd)(lanes["lanes split"]), want)
+    holds(f"{name} under vmap, STAGED", lambda: STAGE(jax.vmap(mapped))(lanes), want)
+    holds(f"{name} under vmap over j, STAGED", lambda: STAGE(jax.vmap(mapped))(split), want)
 return facts
 """
 )
@@ -398,7 +397,7 @@ x = np.arange(64, dtype="float32").reshape(8, 8)
 which = np.arange(8, dtype="int32") % 3
 branches = [lambda x: x + 1, lambda x: x * 2, lambda x: -x]
 want = np.stack([[y + 1, y * 2, -y][k] for y, k in zip(x, which)])
-for rows, flags in ((P("i"), P()), (P(), P("i")), (P("i"), P("i")), (P("i", "j"), P("i")), (P(None, "j"), P()), (P(("i", "j")), P(("i", "j")))):
+for rows, flags in ((P(), P()), (P("i"), P("i")), (P("i", "j"), P("i")), (P(None, "j"), P()), (P(("i", "j")), P(("i", "j")))):
     data, index = jax.device_put(x, NamedSharding(mesh, rows)), jax.device_put(which, NamedSharding(mesh, flags))
     for word, stage in (("eagerly", lambda f: f), ("jitted", jax.jit)):
         switched = lambda k, x: lax.switch(k, branches, x)
@@ -449,14 +448,30 @@ table = {
     "insertion": (lambda x: jnp.insert(x, 1, 9), np.insert(x.reshape(3, 2), 1, 9, axis=1).ravel()),
     "Python number": (lambda x: x * float(lax.psum(2, "i")), 6 * x),
 }
-for name, (f, want) in table.items():
+for name in VALUE:
+    f, want = table[name]
     mapped = jax.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P("i")CHECK)
     holds(f"{name}, eagerly", lambda: mapped(jnp.asarray(x)), want)
     holds(f"{name}, jitted", lambda: jax.jit(mapped)(x), want)
-    holds(f"{name}, vmapped", lambda: jax.vmap(mapped)(jnp.stack([x, x])), np.stack([want, want]))
+    if name in ("jit of custom_jvp", "custom_vjp", "axis_index"):
+        holds(f"{name}, vmapped", lambda: jax.vmap(mapped)(jnp.stack([x, x])), np.stack([want, want]))
 return facts
 """
 )
+
+
+EAGER_VALUES = {
+    "custom": '("custom_jvp", "custom_vjp", "jit of custom_jvp", "jit of custom_vjp", "jit of jit of custom_jvp")',
+    "queries": '("axis_index", "jit of axis_index", "loop over axis_index", "cond on axis_index", "Python number")',
+    "others": '("checkpoint", "gradient", "vmap", "relu", "insertion")',
+}
+
+CLOSED_VALUES = {
+    "reductions": '("psum", "pmax", "pmin", "pmean", "size")',
+    "movement": '("ppermute", "all_gather", "all_gather tiled", "axis_index")',
+    "all_to_all": '("all_to_all",)',
+    "psum_scatter": '("psum_scatter",)',
+}
 
 
 def _history(rule: str, source: str, devices: int = 4, since: str = "", values: dict[str, str] | None = None, **replace: str) -> Probe:
@@ -477,7 +492,7 @@ def _over(binder: str) -> str:
 
 PROBES = {
     **{f"shadowed_{word}": _history("history.shadowed", SHADOWED, BINDER=source) for word, source in BINDERS.items()},
-    **{f"closed_over_{word}": _history("history.closed", CLOSED, BINDER=source) for word, source in BINDERS.items()},
+    **{f"closed_over_{word}": _history("history.closed", CLOSED, values=CLOSED_VALUES, BINDER=source) for word, source in BINDERS.items()},
     **{
         f"negative_axes_{word}": _history("history.negative", NEGATIVE, 2, values=NEGATIVE_VALUES, BINDER=_over(word))
         for word in ("vmap", "pmap", "shard_map", "unchecked")
@@ -497,9 +512,9 @@ PROBES = {
     ),
     "reduced_again_unchecked": _history("history.reduced", REPEATED, 6, CHECK=", check_vma=False", EAGER=""),
     "pmap_nested": _history("history.nested", NESTED, 8),
-    "explicit_shard_map": _history("history.explicit", EXPLICIT, 8, "0.6.2", STAGED="jitted", STAGE="jax.jit"),
-    "explicit_shard_map_eager": _history("history.explicit", EXPLICIT, 8, "0.6.2", STAGED="eagerly", STAGE=""),
+    "explicit_shard_map": _history("history.explicit", EXPLICIT, 8, "0.6.2", CLOSED_VALUES, STAGED="jitted", STAGE="jax.jit"),
+    "explicit_shard_map_eager": _history("history.explicit", EXPLICIT, 8, "0.6.2", CLOSED_VALUES, STAGED="eagerly", STAGE=""),
     "explicit_branches": _history("history.branches", BRANCHES, 8, "0.6.2"),
-    "eager_shard_map": _history("history.eager", EAGER, 3, CHECK=""),
-    "eager_shard_map_unchecked": _history("history.eager", EAGER, 3, CHECK=", check_vma=False"),
+    "eager_shard_map": _history("history.eager", EAGER, 3, values=EAGER_VALUES, CHECK=""),
+    "eager_shard_map_unchecked": _history("history.eager", EAGER, 3, values=EAGER_VALUES, CHECK=", check_vma=False"),
 }

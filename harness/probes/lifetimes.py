@@ -172,7 +172,11 @@ PROBES = {
     "steady_memory": Probe(
         rule="memory.steady",
         suite=SUITE,
-        values={word: f"lambda custom: {use}" for word, use in USES.items() if word in ("jit", "vmap_of_jit", "scan", "grad", "pmap", "cond", "checkpoint", "lower")},
+        values={
+            word: f"lambda custom: {use}"
+            for word, use in USES.items()
+            if word in ("jit", "vmap_of_jit", "jit_of_scan", "switch", "pmap", "donated")
+        },
         imports=("import gc", "from jax import lax"),
         source=CUSTOM
         + """
@@ -201,14 +205,11 @@ PROBES = {
     "many_entries": Probe(
         rule="cache.retrace",
         suite=SUITE,
-        values={
-            "shapes": "[np.ones(n, 'float32') for n in range(1, 17)]",
-            "sizes": "[np.ones((n, 2), 'float32') for n in range(1, 17)]",
-        },
-        imports=("import gc", "import numpy as np"),
+        imports=("import gc",),
         source="""
+            operands = [np.ones(n, "float32") for n in range(1, 13)]
             kept = jax.jit(lambda x: (traces.append(1), x * 2)[1])
-            others = [jax.jit(lambda x: (traces.append(1), x + 1)[1]) for _ in range(12)]
+            others = [jax.jit(lambda x: (traces.append(1), x + 1)[1]) for _ in range(8)]
             named = jax.jit(lambda x: (traces.append(1), x * lax.psum(1, "i"))[1])
 
             def over(x):
@@ -217,8 +218,8 @@ PROBES = {
             facts = {}
             for turn in ("first", "second", "after a collection"):
                 before = len(traces)
-                right = all(np.array_equal(kept(x), x * 2) for x in VALUE)
-                right = right and all(np.array_equal(over(x), x * len(x)) for x in VALUE)
+                right = all(np.array_equal(kept(x), x * 2) for x in operands)
+                right = right and all(np.array_equal(over(x), x * len(x)) for x in operands)
                 right = right and all(float(f(1.0)) == 2.0 for f in others)
                 facts[f"{turn}: each is right"] = right
                 if turn != "first":

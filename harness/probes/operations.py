@@ -272,11 +272,18 @@ FAMILIES = {
         sum: jnp.sum(x, axis=0)
         max: jnp.max(x, axis=1)
         true divide: x / 4; (x / 4).astype("float32")
-        gcd: jnp.gcd(x, 12)
         cumsum: jnp.cumsum(x, axis=1)
         matmul: x @ x.T
         mean: jnp.mean(x, axis=1)
         sort: jnp.sort(x, axis=0)
+        """,
+        INTEGERS,
+    ),
+    "euclid": Family(
+        """
+        gcd: jnp.gcd(x, 12)
+        lcm: jnp.lcm(x, x[::-1])
+        gcd of all: jnp.gcd(x, x[:1])
         """,
         INTEGERS,
     ),
@@ -374,7 +381,7 @@ FAMILIES = {
         cond of a constant: lax.cond(x[0, 0] > -99, lambda y: jnp.ones(3), lambda y: jnp.zeros(3), x); np.ones(3)
         switch: lax.switch(1, [lambda y: y, lambda y: jnp.zeros_like(y), lambda y: y * 2], x); x * 0
         scan of nothing: lax.scan(lambda c, _: (c + 1, None), x, None, length=3)[0]; x + 3
-        carry grows: lax.scan(lambda c, y: (jnp.maximum(c, y), None), jnp.full((4,), -99.0), x)[0]; np.max(x, axis=0)
+        carry grows: lax.scan(lambda c, y: (jnp.maximum(c, y), None), x[0] * 0 - 99, x)[0]; np.max(x, axis=0)
         """),
 }
 
@@ -447,6 +454,20 @@ def _shard_map(check: str, call: str) -> str:
     """
 
 
+def _spmd(check: str) -> str:
+    """A vmap whose lanes are placed along a mesh axis, around a shard_map over another."""
+    return f"""
+        mesh = Mesh(np.array(jax.devices()[:6]).reshape(2, 3), ("j", "i"))
+        split = jax.shard_map(lambda x: {EACH}, mesh=mesh, in_specs=P("i"), out_specs=P("i"){check})
+
+        def mapped(x):
+            both = jax.vmap(split, in_axes=1, spmd_axis_name="j")(jnp.stack([x, x[::-1]], axis=1))
+            return {{"vmap of shard_map": jax.tree.map(lambda y: y[0], both), "its last": jax.tree.map(lambda y: y[1, ::-1], both)}}
+
+        return jax.jit(mapped)(x)
+    """
+
+
 CONTEXTS = {
     "eager": Context('return {"one lane, eagerly": jax.tree.map(lambda y: y[None], lane(jnp.asarray(x[0])))}'),
     "jit": Context(f"""
@@ -490,19 +511,8 @@ CONTEXTS = {
         """,
         3,
     ),
-    "spmd": Context(
-        f"""
-        mesh = Mesh(np.array(jax.devices()[:6]).reshape(2, 3), ("j", "i"))
-        split = jax.shard_map(lambda x: {EACH}, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
-
-        def mapped(x):
-            both = jax.vmap(split, in_axes=1, spmd_axis_name="j")(jnp.stack([x, x[::-1]], axis=1))
-            return {{"vmap of shard_map": jax.tree.map(lambda y: y[0], both), "its last": jax.tree.map(lambda y: y[1, ::-1], both)}}
-
-        return jax.jit(mapped)(x)
-        """,
-        6,
-    ),
+    "spmd": Context(_spmd(", check_vma=False"), 6),
+    "spmd_checked": Context(_spmd(""), 6),
     "auto": Context(
         """
         mesh = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("i", "j"))

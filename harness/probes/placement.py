@@ -80,10 +80,14 @@ LAYOUTS = {
 FEW = ("8_reversed", "3_last", "2x4", "4x2_shuffled", "2x2x2_shuffled")
 
 
-def _probe(source: str, values: tuple[str, ...] | dict[str, str] = FEW, **fields: str | tuple[str, ...]) -> Probe:
+def _probe(
+    source: str, values: tuple[str, ...] | dict[str, str] = FEW, **fields: str | tuple[str, ...]
+) -> Probe:
     """A probe whose source has the helpers before it and, for a choice of layouts, `mesh` and `specs` of VALUE."""
     layouts = {word: LAYOUTS[word] for word in values} if isinstance(values, tuple) else values
-    start = "mesh = mesh_of(*VALUE)\nspecs = specs_of(mesh, 2)\n" if isinstance(values, tuple) and values else ""
+    start = (
+        "mesh = mesh_of(*VALUE)\nspecs = specs_of(mesh, 2)\n" if isinstance(values, tuple) and values else ""
+    )
     text = textwrap.dedent(HELPERS) + "\n" + start + textwrap.dedent(source).lstrip("\n")
     rule = str(fields.pop("rule", "result.placement"))
     given = ("import itertools", "from jax.sharding import PartitionSpec as P", *fields.pop("imports", ()))

@@ -46,14 +46,12 @@ PROBES = {
             stages = {
                 "jit": jax.jit(seen),
                 "jit of jit": jax.jit(lambda x: inner(x)),
-                "scan": lambda x: lax.scan(body, x, None, length=1)[0],
                 "jit of scan": jax.jit(lambda x: lax.scan(body, x, None, length=1)[0]),
                 "while_loop": loop,
                 "cond": lambda x: lax.cond(True, seen, lambda v: v, x),
                 "checkpoint": jax.checkpoint(seen),
                 "jit of custom_jvp": jax.jit(custom),
                 "vmap of jit": lambda x: jax.vmap(inner)(x[None])[0],
-                "lower": lambda x: jax.jit(seen).lower(x).compile()(x),
             }
             inner = jax.jit(seen)
 

@@ -143,3 +143,16 @@ def _worst(
         if room >= 0 or not kept_columns:
             kept_columns.append(column)
     return [row for row in rows if row in kept_rows], [column for column in columns if column in kept_columns]
+
+
+def whole_lines(matrix: Matrix) -> list[str]:
+    """Every row and column: how many cases were decided, or failing/decided."""
+    heads = [column[:8] for column in matrix.columns]
+    body = [[row, *(_plain(matrix.cells.get((row, column))) for column in matrix.columns)] for row in matrix.rows]
+    return table_lines([matrix.title, *heads], body)
+
+
+def _plain(cell: Cell | None) -> str:
+    if cell is None or not cell.decided:
+        return ""
+    return str(cell) if cell.failing or cell.expected else str(cell.decided)

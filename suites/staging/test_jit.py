@@ -16,7 +16,7 @@ SPACE = Space(
     SUITE,
     binder=words.BINDERS_JIT,
     sizes=words.SIZES,
-    leaf=words.LEAVES,
+    leaf=words.LEAVES_STAGED,
     operand=words.OPERANDS_CORE,
     dtype=words.DTYPES,
     shape=words.SHAPES,
