@@ -81,9 +81,10 @@ def _missing_capability(typed: Plan) -> str:
         if compat.version(jax.__version__) < compat.version(probe.since or "0"):
             return f"the law {probe.rule} is held against JAX {probe.since} and later here"
         return f"needs {probe.devices} devices" if probe.devices > jax.device_count() else ""
-    since = max((layer.since() for layer in typed.case.layers), key=compat.version, default="")
+    layers = typed.case.layers
+    since = max((layer.since(layers[:depth]) for depth, layer in enumerate(layers)), key=compat.version, default="")
     if since and compat.version(jax.__version__) < compat.version(since):
-        return f"written for JAX {since} and later"
+        return f"held against JAX {since} and later here"
     needed = max((_devices(typed, sizes) for sizes in typed.steps), default=1)
     present = jax.device_count()
     return f"needs {needed} devices, the backend has {present}" if needed > present else ""

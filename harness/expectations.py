@@ -10,7 +10,7 @@
     issue = "https://github.com/jax-ml/jax/issues/..."                         # where there is one
 
 `case = ["LINE", ...]` names cases outright instead of `where`. Several values for one key mean any of them; a key
-may also be written `not_KEY`.
+may also be written `not_KEY` (none of them) or `all_KEY` (each of them).
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ class Expectation:
 
 
 def _holds(key: str, values: list[str], parameters: Mapping[str, Iterable[str]]) -> bool:
+    if key.startswith("all_"):
+        return set(values) <= set(parameters[key[4:]])
     if key.startswith("not_"):
         return not set(values) & set(parameters[key[4:]])
     return bool(set(values) & set(parameters[key]))
@@ -110,7 +112,7 @@ def _entry(place: str, table: Mapping[str, Any], known: set[str]) -> Expectation
         raise UsageError(f"{place}: unknown key {sorted(unknown)[0]}; known: {', '.join(sorted(KEYS))}")
     where = {key: list(values) for key, values in table.get("where", {}).items()}
     for key in where:
-        if key.removeprefix("not_") not in known:
+        if key.removeprefix("not_").removeprefix("all_") not in known:
             raise UsageError(f"{place}: no parameter {key}; known: {', '.join(sorted(known))}")
     if not where and not table.get("case"):
         raise UsageError(f"{place}: needs `where` or `case`")

@@ -34,7 +34,9 @@ def parameters(case: Case) -> Parameters:
     found["leaf_over"] = _leaf_over(case)
     found["axes"] = (str(len(bindings)),)
     found["names_in_leaf"] = (str(len(case.leaf.names)),)
-    found["environments"] = (str(len(set(zip(*(sizes for _, sizes in bindings)))) if bindings else 1),)
+    steps = max((len(sizes) for _, sizes in bindings), default=1)
+    met = {tuple(sizes[step % len(sizes)] for _, sizes in bindings) for step in range(steps)}
+    found["environments"] = (str(len(met)),)
     found["count"] = _unique(layer.count.kind for layer in case.layers if isinstance(layer, Control))
     checks = _unique(layer.check for layer in case.layers if isinstance(layer, ShardMap))
     found["check"] = checks

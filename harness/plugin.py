@@ -77,7 +77,6 @@ class Run:
     def _select(self) -> dict[str, list[str]]:
         """The lines of each suite, before any test is made of them."""
         option = self.config.getoption
-        where = parse_where(option("--where") or [], known_values()) if option("--where") else {}
         fraction = profiles.parse_fraction(option("--fraction")) if option("--fraction") else None
         selected: dict[str, list[str]] = {}
         if option("--case"):
@@ -90,6 +89,8 @@ class Run:
                 for suite in profile.suites:
                     selected.setdefault(suite, []).extend(profile.lines(suite, fraction))
         done = self._done()
+        every = [line for lines in selected.values() for line in lines]
+        where = parse_where(option("--where"), known_values(every)) if option("--where") else {}
         for suite, lines in selected.items():
             lines = list(dict.fromkeys(lines))
             if where or done:
@@ -154,10 +155,10 @@ def _narrowed(line: str, where: dict[str, tuple[str, ...]], done: set[str]) -> s
     return line_of(cases[0], [case.leaf for case in cases]) if cases else ""
 
 
-def known_values() -> dict[str, set[str]]:
-    """Every parameter key with the values it has in the full profile."""
-    known: dict[str, set[str]] = {}
-    for line in profiles.load("full").all_lines():
+def known_values(lines: Iterable[str]) -> dict[str, set[str]]:
+    """Every parameter key with the values it has in these lines."""
+    known: dict[str, set[str]] = {key: set() for key in KEYS}
+    for line in lines:
         for case in parse_line(line):
             for key, values in parameters(case).items():
                 known.setdefault(key, set()).update(values)

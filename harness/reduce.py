@@ -7,6 +7,7 @@ means. Each try is made in a fresh process, within a bound on time and number. I
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -109,9 +110,7 @@ def _fewer_steps(case: Case) -> Iterator[Case]:
     """One environment, then two."""
     steps = max((len(sizes) for layer in case.layers for _, sizes in _bindings(layer)), default=1)
     for chosen in [(k,) for k in range(steps)] + [(k, k + 1) for k in range(steps - 1) if steps > 2]:
-        yield _with_sizes(
-            case, lambda sizes, chosen=chosen: tuple(sizes[k] for k in chosen) if len(sizes) > 1 else sizes
-        )
+        yield _with_sizes(case, functools.partial(_picked, chosen))
 
 
 def _smaller_axes(case: Case) -> Iterator[Case]:
@@ -122,14 +121,20 @@ def _smaller_axes(case: Case) -> Iterator[Case]:
     for size in sizes:
         for small in SMALL:
             if small < size:
-                yield _with_sizes(
-                    case, lambda own, a=size, b=small: tuple(b if one == a else one for one in own)
-                )
+                yield _with_sizes(case, functools.partial(_swapped, size, small))
     for at, layer in enumerate(case.layers):
         for which, (_, own) in enumerate(_bindings(layer)):
             for small in (small for small in SMALL if small < max(own)):
                 changed = tuple(min(one, small) for one in own) if len(own) == 1 else own
                 yield _with_binding(case, at, which, changed)
+
+
+def _picked(steps: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sizes[k] for k in steps) if len(sizes) > 1 else sizes
+
+
+def _swapped(old: int, new: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(new if size == old else size for size in sizes)
 
 
 def _bindings(layer: Definition) -> tuple[tuple[str, tuple[int, ...]], ...]:

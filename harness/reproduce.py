@@ -147,8 +147,7 @@ def _places(plan: Plan, expected: list[judge.Expected]) -> list[str]:
     """Compares which device holds which part."""
     wanted = []
     for want in expected:
-        swapped = want.step.variant == "swapped" and plan.swapped is not None
-        variant = plan.swapped if swapped else plan
+        variant = plan.swapped if want.step.variant == "swapped" and plan.swapped is not None else plan
         held = {
             key: judge.placement(variant, want.step.sizes, value.shape, want.step.order)
             for key, value in want.values.items()

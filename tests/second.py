@@ -281,7 +281,9 @@ def _forward(inner: Callable, cells: Cells, mark: str) -> Results:
     return {
         at: {
             **here[at],
-            **{f"{mark}.{key}": there[at][key] - zero[at][key] for key, y in here[at].items() if _floating(y)},
+            **{
+                f"{mark}.{key}": there[at][key] - zero[at][key] for key, y in here[at].items() if _floating(y)
+            },
         }
         for at in cells
     }
@@ -502,7 +504,9 @@ def _cipher(key: int, number: int) -> np.ndarray:
 
 def _shuffled(leaf: Any, line: list[np.ndarray], me: int) -> np.ndarray:
     n = len(line)
-    return line[{"rotate": (me + 1) % n, "back": (me - 1) % n, "reverse": n - 1 - me, "repeated": 0}[leaf.order]]
+    return line[
+        {"rotate": (me + 1) % n, "back": (me - 1) % n, "reverse": n - 1 - me, "repeated": 0}[leaf.order]
+    ]
 
 
 def _swapped(leaf: Any, line: list[np.ndarray], me: int) -> np.ndarray:

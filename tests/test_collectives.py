@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from harness import collectives
 from harness.case import parse
 from harness.layers.base import Axis, Lanes, Scope
 from harness.layers.leaves import WRONG_GROUPS, partition
@@ -243,3 +244,48 @@ def test_a_wrong_table_would_be_noticed() -> None:
     got = result("all_to_all(i, tiled)", np.array([[1, 2, 3, 4], [5, 6, 7, 8]], np.int32), axes=1)
     with pytest.raises(AssertionError):
         np.testing.assert_array_equal(got, [[1, 2, 5, 6], [3, 4, 8, 7]])
+
+
+NEW: tuple[tuple[str, list, list], ...] = (
+    ("pshuffle(i)", [10, 20, 30, 40], [20, 30, 40, 10]),
+    ("pshuffle(i, order=back)", [10, 20, 30, 40], [40, 10, 20, 30]),
+    ("pshuffle(i, order=reverse)", [10, 20, 30, 40], [40, 30, 20, 10]),
+    ("pbroadcast(i)", [[1, 2], [3, 4], [5, 6]], [[1, 2]] * 3),
+    ("pbroadcast(i, source=last)", [[1, 2], [3, 4], [5, 6]], [[5, 6]] * 3),
+    ("pcast(i)", [1, 2, 3], [1, 2, 3]),
+    ("pswapaxes(i)", [[1, 2], [3, 4]], [[1, 3], [2, 4]]),
+    ("pswapaxes(i, axis=1)", [[[1, 2], [3, 4]], [[5, 6], [7, 8]]], [[[1, 5], [3, 7]], [[2, 6], [4, 8]]]),
+    ("psum(none)", [1, 2, 3], [1, 2, 3]),
+    ("pmean(none)", [1.0, 2.5], [1.0, 2.5]),
+    ("pmax(none)", [1, 2, 3], [1, 2, 3]),
+)
+
+
+@pytest.mark.parametrize(("leaf", "x", "want"), NEW, ids=[row[0] for row in NEW])
+def test_shuffles_broadcasts_and_no_axis(leaf: str, x: list, want: list) -> None:
+    np.testing.assert_array_equal(result(leaf, np.asarray(x), 1), np.asarray(want))
+
+
+def test_pshuffle_over_two_names_numbers_the_first_name_major() -> None:
+    x = np.arange(6).reshape(2, 3)
+    np.testing.assert_array_equal(result("pshuffle(i+j)", x, 2), [[1, 2, 3], [4, 5, 0]])
+    np.testing.assert_array_equal(result("pshuffle(j+i)", x, 2), [[3, 4, 5], [1, 2, 0]])
+
+
+def test_threefry_gives_the_published_vectors() -> None:
+    """The known answers of Threefry-2x32 with 20 rounds that come with the authors' library."""
+    answers = (
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    )
+    for key, counter, want in answers:
+        words = [np.asarray([word], np.uint32) for word in (*key, *counter)]
+        left, right = collectives.threefry((words[0], words[1]), (words[2], words[3]))
+        assert (int(left[0]), int(right[0])) == want
+
+
+def test_random_folds_in_the_position() -> None:
+    data = result("random(i)", np.zeros(3), 1)
+    assert data.shape == (3, 2) and data.dtype == np.uint32
+    assert len({tuple(row) for row in data.tolist()}) == 3

@@ -126,4 +126,4 @@ def test_in_real_processes(tmp_path):
     assert done.returncode == 1, done.stdout + done.stderr
     assert "AssertionError" in done.stderr and "Permutation" in done.stderr
     body = found.result["reproducer"].partition("traces = ")[2]
-    assert len([text for text in body.splitlines() if text.strip()]) <= 20, body
+    assert len([text for text in body.splitlines() if text.strip()]) <= 24, body

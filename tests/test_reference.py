@@ -167,7 +167,7 @@ LINES = """
     vmap(i:3) > jvp > psum(i) & all_gather(i) | payload=origin
     vmap(i:3) > linearize > scan(2) > psum(i) | payload=counting
     vmap(i:2) > vmap(j:2) > vjp > psum(i) & all_gather(j) | payload=counting
-    vmap(i:3) > vjp > cond(index i) > ppermute(i) & psum(i) | payload=counting shape=2
+    vmap(i:3) > vjp > cond(1) > ppermute(i) & psum(i) | payload=counting shape=2
     vmap(i:3) > vjp > fori_loop(2) > psum(i) | payload=counting shape=scalar
     vmap(i:2) > vjp > jvp > psum(i) | payload=origin shape=2
     vmap(i:2) > vjp > vjp > ppermute(i) | payload=origin shape=scalar

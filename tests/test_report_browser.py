@@ -274,6 +274,41 @@ def test_it_is_accessible(page, tmp_path, axe, dark):
     assert [one for one in seen["violations"] if one[0] in ("serious", "critical")] == []
 
 
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_other_pages_fit_and_are_accessible(tmp_path, axe, width):
+    from harness.report import compare, history
+    from harness.report.results import Run
+
+    truths = fails(leaf="pmax", dtype="bool"), fails("crash", leaf="psum", control="scan")
+    runs = [
+        Run(
+            tmp_path, tuple(made.results(600, *truths[:count])), {"jax": f"0.{8 + count}.0", "backend": "cpu"}
+        )
+        for count in range(3)
+    ]
+    for text in (
+        compare.page([compare.compare(runs[0], run) for run in runs[1:]]),
+        history.page(history.history(runs)),
+    ):
+        text = text.replace(
+            "style-src 'unsafe-inline'", "style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+        )
+        seen = ask(
+            text,
+            """
+            for (const one of $$("details")) one.open = true;
+            const found = await axe.run(document, { resultTypes: ["violations"] });
+            return { wide: document.documentElement.scrollWidth, inner: innerWidth,
+              violations: found.violations.map((one) => [one.impact, one.id, one.nodes[0].html.slice(0, 120)]) };
+            """,
+            tmp_path,
+            width,
+            library=axe,
+        )
+        assert seen["wide"] <= seen["inner"]
+        assert [one for one in seen["violations"] if one[0] in ("serious", "critical")] == []
+
+
 def test_nothing_from_outside_breaks_out(tmp_path):
     record = made.record("vmap(i:3) > scan(2) > psum(i)", lambda own: "wrong value")
     fields = dict.fromkeys(

@@ -211,8 +211,8 @@ class Layer(Definition):
     reverse: ClassVar[bool] = False
     """Whether the layer differentiates in reverse mode."""
 
-    def since(self) -> str:
-        """The first JAX release that the layer is written for, or ""."""
+    def since(self, around: tuple[Layer, ...]) -> str:
+        """The first JAX release that the layer is held against between those around it, or ""."""
         return ""
 
     def stands(self, around: tuple[Layer, ...], inside: tuple[Layer, ...]) -> None:

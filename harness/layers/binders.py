@@ -289,7 +289,7 @@ class ShardMap(Binder):
     nested: bool = False
     types: str = ""
 
-    def since(self) -> str:
+    def since(self, around: tuple[Layer, ...]) -> str:
         return "0.6.2" if self.nested or self.types else ""
 
     def stands(self, around: tuple[Layer, ...], inside: tuple[Layer, ...]) -> None:

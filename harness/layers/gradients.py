@@ -10,6 +10,7 @@ import numpy as np
 from harness.dtypes import is_float
 from harness.errors import Illegal
 from harness.layers.base import Inner, Lanes, Layer, Param, Place, Scope, Type, Types, Values, choice, flag
+from harness.layers.binders import ShardMap
 from harness.layers.staging import (
     TANGENT,
     CustomJvp,
@@ -205,6 +206,10 @@ class Jacobian(Layer):
     params: ClassVar[tuple[Param, ...]] = (Param("mode", choice("fwd", "rev"), "fwd|rev", kind="positional"),)
     mode: str = "fwd"
 
+    def since(self, around: tuple[Layer, ...]) -> str:
+        """Where variation is tracked, older releases refuse the unit vectors that these functions start from."""
+        return "0.7" if any(isinstance(layer, ShardMap) and layer.check == "on" for layer in around) else ""
+
     def argument(self, x: Type | None, scope: Scope) -> Type | None:
         return differentiable(self, x)
 
@@ -213,7 +218,9 @@ class Jacobian(Layer):
         if len(float_outputs(self, inner)) < len(inner):
             raise Illegal("a Jacobian needs floating outputs only")
         vary = cotangent_type(x, scope).vary if self.mode == "rev" else frozenset()
-        found = {f"{mark}.{key}": Type(y.shape + x.shape, y.dtype, vary or y.vary) for key, y in inner.items()}
+        found = {
+            f"{mark}.{key}": Type(y.shape + x.shape, y.dtype, vary or y.vary) for key, y in inner.items()
+        }
         return {**inner, **found}
 
     def render(self, module: Module, inner: str, place: Place) -> str:

@@ -333,7 +333,7 @@ table = {  # of a shard -> what every shard gets, or what j's shards get
     "sort of a psum": (lambda x: jnp.sort(lax.psum(x, "i"), axis=1), np.sort(total, axis=2)),
     "insertion in a psum": (lambda x: jnp.insert(lax.psum(x, "i"), 2, 9, axis=1), np.insert(total, 2, 9, axis=2)),
     "repetition of a pmax": (lambda x: jnp.repeat(lax.pmax(x, "i"), 2, axis=1), np.repeat(top, 2, axis=2)),
-    "scan over a psum": (lambda x: lax.scan(lambda c, y: (c + y, c), jnp.zeros(6), lax.psum(x, "i"))[1], np.cumsum(total, axis=1) - total),
+    "scan over a psum": (lambda x: lax.scan(lambda c, y: (c + y, c), lax.psum(x[0] * 0, "i"), lax.psum(x, "i"))[1], np.cumsum(total, axis=1) - total),
     "while with a psum": (lambda x: lax.while_loop(lambda s: s[1] < 2, lambda s: (s[0] + lax.psum(x, "i"), s[1] + 1), (lax.psum(x, "i"), 0))[0], 3 * total),
     "cond on a psum": (lambda x: lax.cond(lax.psum(x[0, 0], ("i", "j")) > -99, lambda y: y * 2, lambda y: y, lax.psum(x, "i")), 2 * total),
 }
@@ -382,8 +382,9 @@ for name in VALUE:
     mapped = jax.shard_map(lambda x: f(x[0])[None], mesh=mesh, in_specs=P("i"), out_specs=P("i"))
     holds(f"{name}, STAGED", lambda: STAGE(mapped)(one), reference(x[0]))
     want = np.stack([reference(y) for y in x])
+    manual = jax.shard_map(lambda x: f(x[0])[None], mesh=mesh, in_specs=P("i"), out_specs=P("i"), axis_names={"i"})
     holds(f"{name} under vmap, STAGED", lambda: STAGE(jax.vmap(mapped))(lanes), want)
-    holds(f"{name} under vmap over j, STAGED", lambda: STAGE(jax.vmap(mapped))(split), want)
+    holds(f"{name} under vmap over j, STAGED", lambda: STAGE(jax.vmap(manual))(split), want)
 return facts
 """
 )
@@ -397,15 +398,15 @@ x = np.arange(64, dtype="float32").reshape(8, 8)
 which = np.arange(8, dtype="int32") % 3
 branches = [lambda x: x + 1, lambda x: x * 2, lambda x: -x]
 want = np.stack([[y + 1, y * 2, -y][k] for y, k in zip(x, which)])
-for rows, flags in ((P(), P()), (P("i"), P("i")), (P("i", "j"), P("i")), (P(None, "j"), P()), (P(("i", "j")), P(("i", "j")))):
-    data, index = jax.device_put(x, NamedSharding(mesh, rows)), jax.device_put(which, NamedSharding(mesh, flags))
-    for word, stage in (("eagerly", lambda f: f), ("jitted", jax.jit)):
-        switched = lambda k, x: lax.switch(k, branches, x)
-        holds(f"switch of {rows} by {flags}, {word}", lambda: stage(jax.vmap(switched))(index, data), want)
-        chosen = lambda k, x: lax.cond(k == 0, branches[0], branches[2], x)
-        holds(f"cond of {rows} by {flags}, {word}", lambda: stage(jax.vmap(chosen))(index, data), np.where(which[:, None] == 0, x + 1, -x))
-        selected = lambda k, x: jnp.where(k == 0, x + 1, -x)
-        holds(f"where of {rows} by {flags}, {word}", lambda: stage(jax.vmap(selected))(index, data), np.where(which[:, None] == 0, x + 1, -x))
+rows, flags = VALUE
+data, index = jax.device_put(x, NamedSharding(mesh, rows)), jax.device_put(which, NamedSharding(mesh, flags))
+for word, stage in (("eagerly", lambda f: f), ("jitted", jax.jit)):
+    switched = lambda k, x: lax.switch(k, branches, x)
+    holds(f"switch of {rows} by {flags}, {word}", lambda: stage(jax.vmap(switched))(index, data), want)
+    chosen = lambda k, x: lax.cond(k == 0, branches[0], branches[2], x)
+    holds(f"cond of {rows} by {flags}, {word}", lambda: stage(jax.vmap(chosen))(index, data), np.where(which[:, None] == 0, x + 1, -x))
+    selected = lambda k, x: jnp.where(k == 0, x + 1, -x)
+    holds(f"where of {rows} by {flags}, {word}", lambda: stage(jax.vmap(selected))(index, data), np.where(which[:, None] == 0, x + 1, -x))
 return facts
 """
 )
@@ -466,6 +467,14 @@ EAGER_VALUES = {
     "others": '("checkpoint", "gradient", "vmap", "relu", "insertion")',
 }
 
+BRANCHES_VALUES = {
+    "whole": "(P(), P())",
+    "lanes": '(P("i"), P("i"))',
+    "lanes_twice": '(P(("i", "j")), P(("i", "j")))',
+    "columns": '(P(None, "j"), P())',
+    "both": '(P("i", "j"), P("i"))',
+}
+
 CLOSED_VALUES = {
     "reductions": '("psum", "pmax", "pmin", "pmean", "size")',
     "movement": '("ppermute", "all_gather", "all_gather tiled", "axis_index")',
@@ -474,10 +483,21 @@ CLOSED_VALUES = {
 }
 
 
-def _history(rule: str, source: str, devices: int = 4, since: str = "", values: dict[str, str] | None = None, **replace: str) -> Probe:
+def _history(
+    rule: str,
+    source: str,
+    devices: int = 4,
+    since: str = "",
+    values: dict[str, str] | None = None,
+    **replace: str,
+) -> Probe:
     for word, text in replace.items():
         source = source.replace(word, text)
-    return Probe(rule, source, "history", values or {}, devices, since, IMPORTS)
+    imports = (
+        *IMPORTS,
+        *(("from jax.sharding import PartitionSpec as P",) if values is BRANCHES_VALUES else ()),
+    )
+    return Probe(rule, source, "history", values or {}, devices, since, imports)
 
 
 def _over(binder: str) -> str:
@@ -491,10 +511,18 @@ def _over(binder: str) -> str:
 
 
 PROBES = {
-    **{f"shadowed_{word}": _history("history.shadowed", SHADOWED, BINDER=source) for word, source in BINDERS.items()},
-    **{f"closed_over_{word}": _history("history.closed", CLOSED, values=CLOSED_VALUES, BINDER=source) for word, source in BINDERS.items()},
     **{
-        f"negative_axes_{word}": _history("history.negative", NEGATIVE, 2, values=NEGATIVE_VALUES, BINDER=_over(word))
+        f"shadowed_{word}": _history("history.shadowed", SHADOWED, BINDER=source)
+        for word, source in BINDERS.items()
+    },
+    **{
+        f"closed_over_{word}": _history("history.closed", CLOSED, values=CLOSED_VALUES, BINDER=source)
+        for word, source in BINDERS.items()
+    },
+    **{
+        f"negative_axes_{word}": _history(
+            "history.negative", NEGATIVE, 2, values=NEGATIVE_VALUES, BINDER=_over(word)
+        )
         for word in ("vmap", "pmap", "shard_map", "unchecked")
     },
     **{
@@ -512,9 +540,15 @@ PROBES = {
     ),
     "reduced_again_unchecked": _history("history.reduced", REPEATED, 6, CHECK=", check_vma=False", EAGER=""),
     "pmap_nested": _history("history.nested", NESTED, 8),
-    "explicit_shard_map": _history("history.explicit", EXPLICIT, 8, "0.6.2", CLOSED_VALUES, STAGED="jitted", STAGE="jax.jit"),
-    "explicit_shard_map_eager": _history("history.explicit", EXPLICIT, 8, "0.6.2", CLOSED_VALUES, STAGED="eagerly", STAGE=""),
-    "explicit_branches": _history("history.branches", BRANCHES, 8, "0.6.2"),
+    "explicit_shard_map": _history(
+        "history.explicit", EXPLICIT, 8, "0.6.2", CLOSED_VALUES, STAGED="jitted", STAGE="jax.jit"
+    ),
+    "explicit_shard_map_eager": _history(
+        "history.explicit", EXPLICIT, 8, "0.6.2", CLOSED_VALUES, STAGED="eagerly", STAGE=""
+    ),
+    "explicit_branches": _history("history.branches", BRANCHES, 8, "0.6.2", BRANCHES_VALUES),
     "eager_shard_map": _history("history.eager", EAGER, 3, values=EAGER_VALUES, CHECK=""),
-    "eager_shard_map_unchecked": _history("history.eager", EAGER, 3, values=EAGER_VALUES, CHECK=", check_vma=False"),
+    "eager_shard_map_unchecked": _history(
+        "history.eager", EAGER, 3, values=EAGER_VALUES, CHECK=", check_vma=False"
+    ),
 }

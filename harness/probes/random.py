@@ -166,7 +166,9 @@ return facts
 
 
 def _random(rule: str, source: str, word: str) -> Probe:
-    source = source.replace("OVER", CONTEXTS[word]).replace("NAMED", str(word != "map")).replace("CONTEXT", word)
+    source = (
+        source.replace("OVER", CONTEXTS[word]).replace("NAMED", str(word != "map")).replace("CONTEXT", word)
+    )
     return Probe(rule, source, "random", devices=4, imports=IMPORTS)
 
 

@@ -130,9 +130,22 @@ PROBES = {
     "debug_nans": Probe(
         rule="cache.config",
         suite=SUITE,
-        values={"nans": '"jax_debug_nans", lambda v: v - v', "infs": '"jax_debug_infs", lambda v: v * 1'},
+        values={
+            "nans": '"jax_debug_nans", jax.debug_nans, lambda v: v - v',
+            "infs": '"jax_debug_infs", jax.debug_infs, lambda v: v * 1',
+            "updated_after_vmap": '"jax_debug_nans", None, lambda v: v - v',
+        },
         source="""
-            name, operation = VALUE
+            name, context, operation = VALUE
+            before = getattr(jax.config, name)
+
+            @contextlib.contextmanager
+            def updated(value):
+                jax.config.update(name, value)
+                try:
+                    yield
+                finally:
+                    jax.config.update(name, before)
 
             def program(x):
                 traces.append(1)
@@ -148,22 +161,19 @@ PROBES = {
                     return True
                 return False
 
-            before = getattr(jax.config, name)
             facts = {}
-            try:
-                for turn in ("first", "second"):
-                    jax.config.update(name, False)
-                    facts[f"{turn} time: nothing raises outside"] = not raises(bad) and not raises(good)
-                    jax.config.update(name, True)
+            for turn in ("first", "second"):
+                if context is None:
+                    jax.vmap(lambda v: v + 1)(np.ones(2))
+                facts[f"{turn} time: nothing raises outside"] = not raises(bad) and not raises(good)
+                with (updated if context is None else context)(True):
                     facts[f"{turn} time: it raises inside"] = raises(bad)
                     facts[f"{turn} time: what is finite does not"] = not raises(good)
                     facts[f"{turn} time: it raises inside once more"] = raises(bad)
-                jax.config.update(name, False)
-                facts["nothing raises outside at the end"] = not raises(bad)
-            finally:
-                jax.config.update(name, before)
+            facts["nothing raises outside at the end"] = not raises(bad)
             return facts
         """,
+        imports=("import contextlib",),
     ),
     "disable_jit": Probe(
         rule="cache.config",

@@ -323,7 +323,8 @@ class Table:
 
     def cover(self, purity: int) -> list[Candidate]:
         """Causes one after the other until none pays for itself, each as pure as PURITIES[purity] asks."""
-        left, found = self.all, []
+        left = self.all
+        found: list[Candidate] = []
         while left and len(found) < CAUSES:
             if left not in self._found:
                 self._found[left] = self._best(left)
@@ -462,9 +463,15 @@ class Search:
             bits = ordered[0].bits + math.log2(max(len(atoms), 2)) * (width - 1)
             saved = self.saved((failing & self.left).bit_count(), passing.bit_count()) - bits
             if saved > gain:
-                values = tuple(other.condition.values[0] for other in ordered[:width])
+                values = tuple(
+                    sorted((other.condition.values[0] for other in ordered[:width]), key=_by_number)
+                )
                 best, gain = Atom(Condition(atom.condition.key, values), failing, passing, bits), saved
         return best if best is not None and len(best.condition.values) > 1 else None
+
+
+def _by_number(value: str) -> tuple[int, str]:
+    return (int(value) if value.isdecimal() else 0, value)
 
 
 @functools.cache
@@ -578,7 +585,8 @@ def _shared(
     common = [feature for feature, members in bits_of(cases, None).items() if members == everyone]
     common.sort(key=lambda feature: (vocabulary.weight(feature), vocabulary.rank(feature)))
     rows = bits_of(held, set(common))
-    left, found = (1 << len(held)) - 1, []
+    left = (1 << len(held)) - 1
+    found: list[tuple[Condition, tuple[Condition, ...]]] = []
     while left and len(found) < CONDITIONS:
         best = min(common, key=lambda feature: (left & rows.get(feature, 0)).bit_count(), default=None)
         if best is None:

@@ -48,7 +48,8 @@ class Block:
 def read_blocks(path: Path) -> list[Block]:
     """The blocks of a file, in order; raises UsageError where it is no expectation file."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
-    blocks, waiting = [Block([])], []
+    blocks = [Block([])]
+    waiting: list[str] = []
     for line in text.splitlines(keepends=True):
         if START.match(line):
             blocks.append(Block([*waiting, line]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from xml.sax.saxutils import escape, quoteattr
 
 from harness.report.diagnosis import DERIVED, symptom
@@ -87,7 +87,7 @@ def _undecided(count: int) -> Iterator[str]:
     yield "</testcase></testsuite>"
 
 
-def _properties(found: dict[str, object]) -> Iterator[str]:
+def _properties(found: Mapping[str, object]) -> Iterator[str]:
     if found:
         items = (
             f"<property name={_attribute(key)} value={_attribute(str(value))}/>"

@@ -64,9 +64,9 @@ def tabulate(title: str, results: Iterable[Result], row: Labels, column: Labels)
         for down in row(result):
             for across in columns:
                 cells.setdefault((down, across), Cell()).add(result)
-    rows = sorted({down for down, _ in cells}, key=_order)
-    columns = sorted({across for _, across in cells}, key=_order)
-    return Matrix(title, tuple(rows), tuple(columns), cells)
+    rows = tuple(sorted({down for down, _ in cells}, key=_order))
+    across_all = tuple(sorted({across for _, across in cells}, key=_order))
+    return Matrix(title, rows, across_all, cells)
 
 
 def _order(label: str) -> tuple[bool, int, str]:
@@ -148,8 +148,10 @@ def _worst(
 def whole_lines(matrix: Matrix) -> list[str]:
     """Every row and column: how many cases were decided, or failing/decided."""
     heads = [column[:8] for column in matrix.columns]
-    body = [[row, *(_plain(matrix.cells.get((row, column))) for column in matrix.columns)] for row in matrix.rows]
-    return table_lines([matrix.title, *heads], body)
+    body = [
+        [row, *(_plain(matrix.cells.get((row, column))) for column in matrix.columns)] for row in matrix.rows
+    ]
+    return list(table_lines([matrix.title, *heads], body))
 
 
 def _plain(cell: Cell | None) -> str:

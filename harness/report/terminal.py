@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 from harness.report.diagnosis import Diagnosis, diagnose
 from harness.report.matrix import matrix_lines, standard
@@ -22,13 +23,19 @@ def screen(run: Run, diagnosis: Diagnosis | None = None, width: int = 0, height:
     diagnosis = diagnosis or diagnose(run.results)
     head = [counts_line(run), *_warnings(run), ""]
     matrix = matrix_lines(standard(run.results)[0], width, int(height * MATRIX_SHARE))
-    folder = os.path.relpath(run.folder)
+    folder = _written(run.folder)
     found = diagnosis_lines(diagnosis, width, max(4, height - len(head) - len(matrix) - 1), folder)
     yield from head
     yield from matrix
     if found:
         yield ""
         yield from found
+
+
+def _written(folder: Path) -> str:
+    """A folder as a person here would write it."""
+    near = os.path.relpath(folder)
+    return str(folder.absolute()) if near.startswith("..") else near
 
 
 def counts_line(run: Run) -> str:

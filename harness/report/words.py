@@ -37,16 +37,16 @@ def _rest(blocks: int) -> str:
 def _cause(number: int, cause: Cause, width: int, folder: str) -> list[str]:
     lines = _wrap(f"{number}. ", f"{cause}", width)
     lines += _wrap("   ", symptoms(cause), width)
-    lines += _example(cause.cases[0], cause.contrast and str(cause.contrast), width, folder)
+    lines += _example(cause.cases[0], str(cause.contrast or ""), width, folder)
     return lines
 
 
 def _lone(lone: Lone, width: int, folder: str) -> list[str]:
     lines = _wrap("-  ", f"alone: {symptom(lone.result)} ({lone.result.rule})", width)
-    return lines + _example(lone.result, lone.contrast and str(lone.contrast), width, folder)
+    return lines + _example(lone.result, str(lone.contrast or ""), width, folder)
 
 
-def _example(result: Result, contrast: str | None, width: int, folder: str) -> list[str]:
+def _example(result: Result, contrast: str, width: int, folder: str) -> list[str]:
     lines = _wrap("   e.g. ", result.case, width, most=2)
     if result.message:
         lines += _wrap("        ", first_line(result.message), width, most=2)

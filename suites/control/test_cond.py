@@ -23,6 +23,7 @@ SPACE = Space(
     shape=words.SHAPES_CORE,
     payload=words.PAYLOADS_CORE,
     names=words.NAMES_CORE,
+    extra=("jit > vmap(_:2, spmd) > shard_map(i:2, other=2) > cond(arg) > psum(i)",),
 )
 
 

@@ -16,12 +16,13 @@ SPACE = Space(
     SUITE,
     binder=words.BINDERS_JIT,
     sizes=words.SIZES,
-    leaf=words.LEAVES_STAGED,
+    leaf=words.LEAVES,
     operand=words.OPERANDS_CORE,
     dtype=words.DTYPES,
     shape=words.SHAPES,
     payload=words.PAYLOADS_ALL,
     names=words.NAMES_ALL,
+    extra=words.MESHES_3D + words.WITNESSES_JIT,
 )
 
 
