@@ -13,7 +13,7 @@ ARGUMENTS = {
     "tree": "[(X, X), [X, X], {'a': X, 'b': X}, {'a': X, 'c': X}, Pair(X, X), Other(X, X), OrderedDict(a=X, b=X)]",
     "nested": "[((X,), X), (X, (X,)), ((X, X),), (((X, X)),), [(X,), X], {'a': (X, X)}, {'a': {'b': X}, 'b': X}]",
     "none": "[(X, None), (None, X), (X,), (X, ()), (None, X, None), X, [None, X], {'a': X, 'b': None}]",
-    "node": "[Node(X, 0), Node(X, 1), Node(X, 'one'), Node(X, None), Node(X, (0, 1)), Twin(X, 0)]",
+    "node": "[Node(X, 0), Node(X, 1), Node(X, 'one'), Node(X, None), Node(X, (0, 1)), Twin(X, 0), Record(X, 0), Record(X, 1), Record(X, 'one')]",
 }
 
 DEFINITIONS = """
@@ -36,6 +36,12 @@ DEFINITIONS = """
             @jax.tree_util.register_pytree_node_class
             class Twin(Node):
                 pass
+
+            @functools.partial(jax.tree_util.register_dataclass, data_fields=["x"], meta_fields=["tag"])
+            @dataclasses.dataclass
+            class Record:
+                x: object
+                tag: object
 """
 
 PROBES = {
@@ -43,19 +49,25 @@ PROBES = {
         rule="cache.signature",
         suite=SUITE,
         values={
-            word: f"lambda X, Pair, Other, Node, Twin, OrderedDict=collections.OrderedDict: {source}"
+            word: f"lambda X, Pair, Other, Node, Twin, Record, OrderedDict=collections.OrderedDict: {source}"
             for word, source in ARGUMENTS.items()
         },
-        imports=("import collections", "import jax.numpy as jnp", "import numpy as np"),
+        imports=(
+            "import collections",
+            "import dataclasses",
+            "import functools",
+            "import jax.numpy as jnp",
+            "import numpy as np",
+        ),
         source=DEFINITIONS
         + """
-            arguments = VALUE(X, Pair, Other, Node, Twin)
+            arguments = VALUE(X, Pair, Other, Node, Twin, Record)
 
             def weak(leaf):
                 return type(leaf) in (int, float, complex)
 
             def said(tree, leaf):
-                if isinstance(tree, Node):
+                if isinstance(tree, (Node, Record)):
                     return type(tree).__name__, repr(tree.tag), said(tree.x, leaf)
                 if isinstance(tree, dict):
                     return type(tree).__name__, [(key, said(tree[key], leaf)) for key in sorted(tree)]
@@ -108,7 +120,7 @@ PROBES = {
     "equal_signatures": Probe(
         rule="cache.retrace",
         suite=SUITE,
-        imports=("import collections",),
+        imports=("import collections", "import dataclasses", "import functools"),
         source=DEFINITIONS
         + """
             @jax.jit

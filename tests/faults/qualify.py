@@ -105,7 +105,8 @@ def _explain(catch: Catch, passed: list[str]) -> None:
     """Diagnoses the run, and says whether the fault's component is among the parameters it names."""
     found = [_result(case, Verdict(verdict), kind, rule) for case, verdict, kind, rule in catch.failures]
     found += [_result(case, Verdict.PASS, "", "") for case in passed]
-    causes = diagnose(found).causes
+    diagnosis = diagnose(found)
+    causes = (*diagnosis.causes, *diagnosis.suspicions)
     catch.diagnosis = "; ".join(str(cause) for cause in causes)
     component = library.faults()[catch.fault].component
     catch.named = any(
