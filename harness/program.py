@@ -208,6 +208,9 @@ def _check_names(case: Case, leaves: tuple[Leaf, ...], inside: Scope) -> None:
     unbound = {key for dim in case.shape for key in dim.axes} - {axis.key for axis in inside.axes}
     if unbound:
         raise Illegal(f"the shape depends on {', '.join(sorted(unbound))}, which is not bound")
+    counted = any(isinstance(layer, Control) and layer.count.symbol for layer in case.layers)
+    if case.names == "tuple" and (counted or any(leaf.word == "axis_index" for leaf in leaves)):
+        raise Illegal("axis_index reads a tuple as several names")
 
 
 def _params(case: Case) -> tuple[str, ...]:

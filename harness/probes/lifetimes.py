@@ -46,7 +46,10 @@ PROGRAMS = {
     " ([[1, 0], [3, 2]], np.array([1, 1, 3, 3], 'int32')))]",
     "reductions": "[(mapped(lambda v, r=r: r(v * lax.axis_index('i'), 'i')), np.full(4, w, 'int32')) for r, w in "
     "((lax.psum, 6), (lax.pmax, 3), (lax.pmin, 0))]",
-    "signs": "[((lambda x, d=d: (x.astype(d) - 2) > 0), np.full(4, d == 'uint32')) for d in ('int32', 'uint32')]",
+    "signs": "[(mapped(lambda v, d=d: lax.pmax((v * lax.axis_index('i') * 85).astype(d), 'i').astype('int32')), np.full(4, w, 'int32'))"
+    " for d, w in (('int8', 85), ('uint8', 255))]",
+    "gathered": "[(mapped(lambda v, a=a: lax.all_gather((v * 4 * lax.axis_index('i') + np.arange(4)).reshape(2, 2), 'i', axis=a, tiled=True)"
+    ".reshape(16)), np.tile(np.concatenate(np.arange(16).reshape(4, 2, 2), a).reshape(16), (4, 1))) for a in (0, 1)]",
     "dimensions": "[((lambda x, d=d: (x * np.arange(4)).reshape(2, 2).sum(d).repeat(2)), w) for d, w in "
     "((0, np.array([2, 2, 4, 4], 'int32')), (1, np.array([1, 1, 5, 5], 'int32')))]",
     "names": "[((lambda program: program)(f), w) for f, w in ((lambda x: x + 1, np.full(4, 2, 'int32')), (lambda x: x - 1, np.zeros(4, 'int32')))]",
@@ -72,7 +75,10 @@ MAPPED = """
                 return found
 
             def staged(function):
-                return jax.jit(function) if not hasattr(function, "lower") else function
+                if hasattr(function, "lower"):
+                    return function
+                function.__name__ = "program"  # a name says nothing of what is in it
+                return jax.jit(function)
 """
 
 PROBES = {
