@@ -122,6 +122,15 @@ PROBES = {
     "failed_traces": Probe(
         rule="cache.release",
         suite=SUITE,
+        values={
+            "jit": "lambda f, x: jax.jit(lambda v: f(v))(x)",
+            "vmap": "lambda f, x: jax.vmap(f, axis_name='i')(x)",
+            "vmap_of_jit": "lambda f, x: jax.vmap(jax.jit(f), axis_name='i')(x)",
+            "jit_of_vmap": "lambda f, x: jax.jit(jax.vmap(f, axis_name='i'))(x)",
+            "pmap": "lambda f, x: jax.pmap(f, axis_name='i')(x[:1])",
+            "scan": "lambda f, x: jax.vmap(lambda v: lax.scan(lambda c, _: (f(c), None), v, None, length=2), axis_name='i')(x)",
+            "grad": "lambda f, x: jax.grad(lambda v: jax.vmap(f, axis_name='i')(v).sum())(x)",
+        },
         imports=("import gc", "import weakref"),
         source="""
             class Owner:
@@ -132,16 +141,6 @@ PROBES = {
             def fails(x):
                 lax.psum(x, "i")
                 raise KeyError("meant to fail")
-
-            uses = {
-                "jit": lambda f, x: jax.jit(lambda v: f(v))(x),
-                "vmap": lambda f, x: jax.vmap(f, axis_name="i")(x),
-                "vmap of jit": lambda f, x: jax.vmap(jax.jit(f), axis_name="i")(x),
-                "jit of vmap": lambda f, x: jax.jit(jax.vmap(f, axis_name="i"))(x),
-                "pmap": lambda f, x: jax.pmap(f, axis_name="i")(x[:1]),
-                "scan in vmap": lambda f, x: jax.vmap(lambda v: lax.scan(lambda c, _: (f(c), None), v, None, length=2), axis_name="i")(x),
-                "grad": lambda f, x: jax.grad(lambda v: jax.vmap(f, axis_name="i")(v).sum())(x),
-            }
 
             def once(use):
                 owner, x = Owner(), jnp.arange(5.0) + 1
@@ -163,15 +162,15 @@ PROBES = {
                     return True
                 return False
 
-            for about, use in uses.items():
-                owner, x, raised = once(use)
+            for turn in ("first", "second"):
+                owner, x, raised = once(VALUE)
                 gc.collect()
-                facts[f"{about}: the error comes through"] = raised
-                facts[f"{about}: what failed is gone"] = owner() is None
-                facts[f"{about}: so is the argument"] = x() is None
-                facts[f"{about}: no name stays bound"] = unbound()
+                facts[f"{turn} time: the error comes through"] = raised
+                facts[f"{turn} time: what failed is gone"] = owner() is None
+                facts[f"{turn} time: so is the argument"] = x() is None
+                facts[f"{turn} time: no name stays bound"] = unbound()
                 sizes = [int(jax.vmap(lambda v: lax.psum(1, "i"), axis_name="i")(np.ones(n))[0]) for n in (2, 3)]
-                facts[f"{about}: the next sizes are right"] = sizes == [2, 3]
+                facts[f"{turn} time: the next sizes are right"] = sizes == [2, 3]
             return facts
         """,
     ),
