@@ -83,7 +83,11 @@ class Feasible:
         a time, then several at random. Where all starts are illegal for one and the same reason, which can then only
         come from the combination, one start is enough.
         """
-        if any(part in self._none for size in range(1, len(key) + 1) for part in itertools.combinations(key, size)):
+        if any(
+            part in self._none
+            for size in range(1, len(key) + 1)
+            for part in itertools.combinations(key, size)
+        ):
             return None
         fixed = dict(self.value[number] for number in key)
         free = [factor for factor in self.varied if factor not in fixed]
@@ -153,10 +157,13 @@ class Covering:
         self.designs = list(dict.fromkeys(tuple(sorted(map(FACTORS.index, design))) for design in designs))
         self.pick = [_picker(design) for design in self.designs]
         self.touching = [
-            [pick for pick, design in zip(self.pick, self.designs) if factor in design] for factor in range(len(FACTORS))
+            [pick for pick, design in zip(self.pick, self.designs) if factor in design]
+            for factor in range(len(FACTORS))
         ]
         self.missing = {
-            key: None for design in self.designs for key in itertools.product(*(self.number[f].values() for f in design))
+            key: None
+            for design in self.designs
+            for key in itertools.product(*(self.number[f].values() for f in design))
         }
         self._company: dict[Row, tuple[str, ...] | None] = {}
         self._cost: dict[Row, float] = {}
@@ -227,11 +234,7 @@ class Covering:
         for other in sorted(gains, key=lambda other: -gains[other]):
             if len(rows) == self.space.bundle or not gains[other]:
                 break
-            if (
-                self.feasible.legal(other)
-                and self.company(other) == company
-                and self.space.plan([*rows, other])
-            ):
+            if self.feasible.legal(other) and self.company(other) == company and self._share([*rows, other]):
                 rows.append(other)
         return rows
 
@@ -273,16 +276,14 @@ class Covering:
 
 
 def designs(name: str, space: Space) -> list[Design]:
-    """The combinations a profile must have."""
+    """The combinations a profile must have: values (quick), pairs (standard), triples (full).
+
+    Within a suite the pairs of binder and leaf are the triples of binder, the suite's own layer, and leaf.
+    """
     varied = [factor for factor, table in zip(FACTORS, space.table) if len(table) > 1]
-    layer = next((factor for factor in ("control", "middle") if factor in varied), "binder")
-    each: list[Design] = [(factor,) for factor in FACTORS]
-    pairs: list[Design] = [*itertools.combinations(varied, 2)]
-    if name == "quick":
-        return [*each, ("binder", layer)]
-    if name == "standard":
-        return [*each, *pairs, tuple(dict.fromkeys(("binder", layer, "leaf")))]
-    return [*each, *pairs, *itertools.combinations(varied, 3)]
+    strengths = {"quick": (), "standard": (2,), "full": (2, 3)}[name]
+    wider = [design for strength in strengths for design in itertools.combinations(varied, strength)]
+    return [*((factor,) for factor in FACTORS), *wider]
 
 
 TRIES = {"quick": 4, "standard": 3, "full": 1}
@@ -309,6 +310,9 @@ def fails(case: Case) -> bool:
 
 # What a line costs
 
+PROBE = 0.15
+"""Seconds of a law with a program of its own."""
+
 STAGED = frozenset({"jit", "pmap", "compiled", "eval_shape"})
 """Layers whose inside is compiled as a whole."""
 
@@ -321,6 +325,8 @@ def line_cost(line: str) -> float:
 
 def _cost(case: Case, leaves: int) -> float:
     layers = case.layers
+    if not layers:
+        return PROBE
     if case.schedule == "raises" or layers[0].word == "eval_shape":
         return 0.01 * leaves
     staged = next((at for at, layer in enumerate(layers) if layer.word in STAGED), len(layers))

@@ -305,11 +305,21 @@ def _check_derivatives(case: Case, leaves: tuple[Leaf, ...], params: tuple[str, 
         varying = isinstance(layer, Control) and layer.count.kind == "index"
         if derived and varying and any(leaf.communicates for leaf in leaves):
             raise Illegal("the derivative of a collective that some positions do not reach is not defined")
+    words = [layer.word for layer in case.layers]
+    if "hvp" in words and "custom_vjp" in words:
+        raise Illegal("a custom_vjp has no forward derivative of its reverse one")
+    if {"vjp", "grad", "hvp", "jacobian", "linear_transpose"} & set(words) and _mean_rounds(case, leaves):
+        raise Illegal("the transposed mean is exact for powers of two only")
     payload = payloads.PAYLOADS[case.payload]
     if payload.extra is not None or not payload.finite or params != ("x",):
         raise Illegal("a derivative is taken by x alone, with a finite payload without a dimension of its own")
     if not all(leaf.linear for leaf in leaves):
         raise Illegal("a derivative needs leaves that are affine in their operand")
+
+
+def _mean_rounds(case: Case, leaves: tuple[Leaf, ...]) -> bool:
+    sizes = [n for layer in case.layers if isinstance(layer, Binder) for _, each in layer.bindings for n in each]
+    return any(isinstance(leaf, Pmean) for leaf in leaves) and any(n & (n - 1) for n in sizes)
 
 
 def _keyed(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:

@@ -258,7 +258,6 @@ class Ppermute(Leaf):
 
     word: ClassVar[str] = "ppermute"
     rule: ClassVar[str] = "ppermute.pairs"
-    positional_names: ClassVar[bool] = False
     params: ClassVar[tuple[Param, ...]] = (
         AXIS,
         Param("perm", choice(*PERMUTATIONS), "perm=" + "|".join(PERMUTATIONS)),
@@ -299,7 +298,6 @@ class Pshuffle(Leaf):
 
     word: ClassVar[str] = "pshuffle"
     rule: ClassVar[str] = "pshuffle.order"
-    positional_names: ClassVar[bool] = False
     flattens: ClassVar[bool] = False
     params: ClassVar[tuple[Param, ...]] = (AXIS, Param("order", choice(*ORDERS), "order=" + "|".join(ORDERS)))
     order: str = "rotate"
@@ -350,7 +348,6 @@ class Pcast(Leaf):
     word: ClassVar[str] = "pcast"
     rule: ClassVar[str] = "pcast.value"
     communicates: ClassVar[bool] = False
-    positional_names: ClassVar[bool] = False
     params: ClassVar[tuple[Param, ...]] = (AXIS,)
 
     def output(self, x: Type, scope: Scope) -> Type:
@@ -390,7 +387,6 @@ class AllGather(Grouped):
     """`all_gather(i, axis=1, tiled)`: stacked along a new dimension, or concatenated along an old one."""
 
     word: ClassVar[str] = "all_gather"
-    positional_names: ClassVar[bool] = True
     flattens: ClassVar[bool] = False
     rule: ClassVar[str] = "all_gather.order"
     params: ClassVar[tuple[Param, ...]] = (AXIS, _dimension("axis", "axis"), flag("tiled"), GROUPS)
@@ -420,7 +416,6 @@ class AllToAll(Grouped):
     """`all_to_all(i, split=0, concat=1, tiled)`."""
 
     word: ClassVar[str] = "all_to_all"
-    positional_names: ClassVar[bool] = True
     rule: ClassVar[str] = "all_to_all.blocks"
     params: ClassVar[tuple[Param, ...]] = (
         AXIS,
@@ -487,7 +482,6 @@ class PsumScatter(Grouped):
     """`psum_scatter(i, dim=1, tiled)`."""
 
     word: ClassVar[str] = "psum_scatter"
-    positional_names: ClassVar[bool] = True
     flattens: ClassVar[bool] = False
     rule: ClassVar[str] = "psum_scatter.blocks"
     params: ClassVar[tuple[Param, ...]] = (AXIS, _dimension("dim", "dim"), flag("tiled"), GROUPS)
@@ -554,7 +548,6 @@ class AxisSize(Query):
     """The number of members: a Python int, so a constant of every trace."""
 
     word: ClassVar[str] = "axis_size"
-    positional_names: ClassVar[bool] = True
     rule: ClassVar[str] = "axis_size.size"
 
     def output(self, x: Type, scope: Scope) -> Type:
