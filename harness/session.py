@@ -121,17 +121,19 @@ class Session:
         alone = _devices_needed(cases[0]) <= 1
         with self._chips(alone):
             results = self._once(line, cases, self._runner(alone), alone)
-            return [self._finish(result, case, line, alone) for result, case in zip(results, cases)]
+            return [self._finish(result, case, ran, alone) for (result, ran), case in zip(results, cases)]
 
-    def _once(self, line: str, cases: Sequence[Case], runner: Runner, alone: bool) -> list[Result]:
-        """One attempt; a line that kills its runner is taken apart into its cases."""
+    def _once(
+        self, line: str, cases: Sequence[Case], runner: Runner, alone: bool
+    ) -> list[tuple[Result, str]]:
+        """One attempt: each case's result and the line it ran in; a line that kills its runner is taken apart."""
         answer = runner.ask({"line": line}, self.backend.deadline)
         if isinstance(answer, dict):
             by_case = {result["case"]: result for result in answer["results"]}
-            return [by_case[str(case)] for case in cases]
+            return [(by_case[str(case)], line) for case in cases]
         self._runners.pop(alone and self.chip is not None, None)
         if len(cases) == 1:
-            return [_died(cases[0], answer, self.backend.deadline)]
+            return [(_died(cases[0], answer, self.backend.deadline), line)]
         return [result for case in cases for result in self._once(str(case), [case], self._runner(alone), alone)]
 
     def _fresh(self, lines: Sequence[str], line: str, case: Case, alone: bool) -> Result:

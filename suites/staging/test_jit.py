@@ -21,8 +21,8 @@ SPACE = Space(
     dtype=words.DTYPES,
     shape=words.SHAPES,
     payload=words.PAYLOADS_ALL,
-    names=words.NAMES_ALL,
-    extra=words.MESHES_3D + words.WITNESSES_JIT,
+    names=words.NAMES_JIT,
+    extra=words.MESHES_3D + words.WITNESSES + words.WITNESSES_JIT,
 )
 
 
