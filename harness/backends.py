@@ -50,7 +50,9 @@ def load(name: str) -> Backend:
     path = FOLDER / f"{name}.toml"
     if not path.exists():
         known = ", ".join(sorted(file.stem for file in FOLDER.glob("*.toml")))
-        raise UsageError(f"--backend {name}: unknown; known: {known} (add one as configs/backends/{name}.toml)")
+        raise UsageError(
+            f"--backend {name}: unknown; known: {known} (add one as configs/backends/{name}.toml)"
+        )
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:

@@ -82,7 +82,9 @@ def _missing_capability(typed: Plan) -> str:
             return f"the law {probe.rule} is held against JAX {probe.since} and later here"
         return f"needs {probe.devices} devices" if probe.devices > jax.device_count() else ""
     layers = typed.case.layers
-    since = max((layer.since(layers[:depth]) for depth, layer in enumerate(layers)), key=compat.version, default="")
+    since = max(
+        (layer.since(layers[:depth]) for depth, layer in enumerate(layers)), key=compat.version, default=""
+    )
     if since and compat.version(jax.__version__) < compat.version(since):
         return f"held against JAX {since} and later here"
     needed = max((_devices(typed, sizes) for sizes in typed.steps), default=1)
@@ -94,7 +96,12 @@ def _declined(typed: Plan, findings: dict[str, list[Finding]]) -> str:
     """JAX's own words where it says that it does not implement what a leaf asks for, or ""."""
     if not any(leaf.declined(typed.inside) for leaf in typed.leaves.values()):
         return ""
-    said = [f.message for found in findings.values() for f in found if any(word in f.message for word in compat.DECLINES)]
+    said = [
+        f.message
+        for found in findings.values()
+        for f in found
+        if any(word in f.message for word in compat.DECLINES)
+    ]
     return f"JAX does not implement this: {said[0].splitlines()[0]}" if said else ""
 
 
@@ -137,11 +144,18 @@ def _judged(
     """The result of one case: its own output's findings, those of the layers, and those of the whole program."""
     shared = [name for name in findings if name not in rendered.plan.leaves]
     own = [name for name in findings if name == key or name.endswith("." + key)]
-    found = [finding for name in dict.fromkeys([*own, *shared]) for finding in findings[name] if _concerns(name, key, rendered)]
+    found = [
+        finding
+        for name in dict.fromkeys([*own, *shared])
+        for finding in findings[name]
+        if _concerns(name, key, rendered)
+    ]
     rules = judge.checked_rules(rendered.plan, case)
     if not found:
         return _result(case, Verdict.PASS, rule=rules[0], rules=rules, seconds=seconds)
-    found.sort(key=lambda finding: PRIORITY.index(finding.kind) if finding.kind in PRIORITY else len(PRIORITY))
+    found.sort(
+        key=lambda finding: PRIORITY.index(finding.kind) if finding.kind in PRIORITY else len(PRIORITY)
+    )
     worst = found[0]
     alone = render(plan(case), spelling())
     return _result(
@@ -165,5 +179,13 @@ def _concerns(name: str, key: str, rendered: Rendered) -> bool:
 
 def _result(case: Case, verdict: Verdict, **fields: Any) -> dict[str, Any]:
     rule = case.rule
-    base = {"case": str(case), "rule": rule, "rules": [rule], "verdict": verdict, "kind": "", "message": "", "also": []}
+    base = {
+        "case": str(case),
+        "rule": rule,
+        "rules": [rule],
+        "verdict": verdict,
+        "kind": "",
+        "message": "",
+        "also": [],
+    }
     return {**base, "seconds": 0.0, **fields}

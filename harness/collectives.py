@@ -85,7 +85,9 @@ def all_gather(x: np.ndarray, local: int, dimension: int, tiled: bool, groups: G
     return np.stack(results)
 
 
-def all_to_all(x: np.ndarray, local: int, split: int, concat: int, tiled: bool, groups: Groups = None) -> np.ndarray:
+def all_to_all(
+    x: np.ndarray, local: int, split: int, concat: int, tiled: bool, groups: Groups = None
+) -> np.ndarray:
     """Member k gets block k of every member, in the group's order.
 
     Untiled, the split dimension (of the group's size) disappears and a new one appears at `concat`; tiled, the blocks
@@ -119,7 +121,9 @@ ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 """By how many bits Threefry-2x32 rotates in each round, in turns of four."""
 
 
-def threefry(key: tuple[np.ndarray, np.ndarray], counter: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def threefry(
+    key: tuple[np.ndarray, np.ndarray], counter: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
     """Threefry-2x32 with 20 rounds (Salmon et al. 2011), element by element in uint32."""
     keys = (*key, key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
     left, right = counter[0] + keys[0], counter[1] + keys[1]

@@ -79,8 +79,13 @@ def entries(candidates: Iterable[Any]) -> int:
     """How many entries jitted functions among the candidates have in their caches; `_cache_size` is not public and
     counts only as a hint, so that a release without it counts none."""
     sizes = [thing._cache_size for thing in candidates if hasattr(thing, "_cache_size")]
-    return sum(max(0, size() if callable(size) else size) for size in sizes)  # a number for old releases' pmap
+    return sum(
+        max(0, size() if callable(size) else size) for size in sizes
+    )  # a number for old releases' pmap
 
 
-DECLINES = ("NotImplementedError", "Make sure that the axis_name passed to jax.lax.ppermute is in the same order")
+DECLINES = (
+    "NotImplementedError",
+    "Make sure that the axis_name passed to jax.lax.ppermute is in the same order",
+)
 """How JAX words that it does not implement something, where a leaf may be declined."""

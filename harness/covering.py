@@ -32,10 +32,10 @@ Key = tuple[int, ...]
 """Numbers of the values of one combination, ascending: values are numbered through all factors."""
 
 EXPECTATIONS = Path(__file__).resolve().parent.parent / "configs" / "expectations"
-REMEMBERED = 30
+REMEMBERED = 20
 """Legal rows kept for each value, to start searches from."""
-GUESSES = 120
-"""Random rows tried before a combination is taken to be infeasible."""
+STEPS = 8
+"""Rows whose neighbours are looked at before a combination is taken to be infeasible."""
 
 
 class Feasible:
@@ -54,6 +54,7 @@ class Feasible:
         self._reasons: dict[Row, str] = {}
         self._none: set[Key] = set()
         self._near_value: list[list[Row]] = [[] for _ in self.value]
+        self._chosen: list[list[Row]] = [[] for _ in self.value]
 
     def legal(self, row: Row) -> bool:
         """Whether JAX promises to run the row's program, exactly."""
@@ -75,13 +76,15 @@ class Feasible:
             rows = self._near_value[self.number[factor][word]]
             if len(rows) < REMEMBERED:
                 rows.append(row)
+            elif self.random.random() < 0.1:
+                rows[self.random.randrange(len(rows))] = row
 
     def find(self, key: Key) -> Row | None:
         """A legal row with that combination, or None when none was found.
 
-        Starts from the plainest row and from known legal rows that have one of the values, changes one more factor at
-        a time, then several at random. Where all starts are illegal for one and the same reason, which can then only
-        come from the combination, one start is enough.
+        Starts from the plainest row and from known legal rows that have one of the values, and goes on, one change at
+        a time, from rows that are illegal for a reason not yet seen. Where all starts are illegal for one and the same
+        reason, which can then only come from the combination, one of them is enough.
         """
         if any(
             part in self._none
@@ -96,18 +99,32 @@ class Feasible:
             self._none.add(key)
         return row
 
+    def choose(self, row: Row) -> None:
+        """Tells that a row is part of the array: when combinations are tried again, it is a start."""
+        for factor, word in enumerate(row):
+            self._chosen[self.number[factor][word]].append(row)
+
+    def again(self) -> None:
+        """Combinations given up may be tried again, now from all rows of the array."""
+        self._none.clear()
+        self._near_value = [list(dict.fromkeys(rows)) for rows in self._chosen]
+
     def _starts(self, key: Key, fixed: dict[int, str]) -> list[Row]:
-        known = [rows[place] for number in key if (rows := self._near_value[number]) for place in (0, -1)]
+        known = itertools.chain(*(self._near_value[number] for number in key))
         plain = tuple(table[0] for table in self.space.table)
         return list(dict.fromkeys(_with(row, fixed) for row in (plain, *known)))
 
     def _candidates(self, starts: list[Row], free: list[int]) -> Iterator[Row]:
+        """The starts, then what is one change away from them, then from what is illegal for a reason not yet seen."""
         yield from starts
-        one_reason = len(starts) > 2 and len({self.reason(start) for start in starts}) == 1
-        for start in starts[-1:] if one_reason else starts:
-            yield from self.near(start, free)
-        if not one_reason:
-            yield from self._guesses(starts, free)
+        queue = {self.reason(start): start for start in reversed(starts)}
+        waiting = list(queue.values())
+        for row in itertools.islice(_growing(waiting), 1 if len(waiting) == 1 and len(starts) > 3 else STEPS):
+            for near in self.near(row, free):
+                yield near
+                if self.reason(near) not in queue:
+                    queue[self.reason(near)] = near
+                    waiting.append(near)
 
     def near(self, row: Row, factors: list[int]) -> Iterator[Row]:
         """The rows that differ in one of these factors."""
@@ -116,12 +133,13 @@ class Feasible:
                 if word != row[factor]:
                     yield (*row[:factor], word, *row[factor + 1 :])
 
-    def _guesses(self, starts: list[Row], free: list[int]) -> Iterator[Row]:
-        for _ in range(GUESSES):
-            changed = [factor for factor in free if self.random.random() < 0.4]
-            yield _with(
-                self.random.choice(starts), {f: self.random.choice(self.space.table[f]) for f in changed}
-            )
+
+def _growing(items: list[Row]) -> Iterator[Row]:
+    """The items of a list that gets longer meanwhile."""
+    at = 0
+    while at < len(items):
+        yield items[at]
+        at += 1
 
 
 def _exact(typed: Plan) -> bool:
@@ -165,6 +183,8 @@ class Covering:
             for design in self.designs
             for key in itertools.product(*(self.number[f].values() for f in design))
         }
+        self.given_up: list[Key] = []
+        self.retried = False
         self._company: dict[Row, tuple[str, ...] | None] = {}
         self._cost: dict[Row, float] = {}
 
@@ -183,6 +203,7 @@ class Covering:
 
     def meet(self, row: Row) -> None:
         """Takes a row as part of the array."""
+        self.feasible.choose(row)
         for key in self.keys(row):
             self.missing.pop(key, None)
 
@@ -191,10 +212,11 @@ class Covering:
 
         The best of so many `tries` is taken.
         """
-        while self.missing:
+        while self.missing or self._again():
             key = next(iter(self.missing))
             start = self.feasible.find(key)
             if start is None:
+                self.given_up.append(key)
                 del self.missing[key]
                 continue
             fixed = {self.value[number][0] for number in key}
@@ -203,6 +225,15 @@ class Covering:
                 self.meet(row)
             return rows
         return None
+
+    def _again(self) -> bool:
+        """Once: what was given up is missing again, since more legal rows are known now."""
+        if self.retried or not self.given_up:
+            return False
+        self.retried = True
+        self.feasible.again()
+        self.missing = dict.fromkeys(self.given_up)
+        return True
 
     def _worth(self, rows: list[Row]) -> float:
         met = {key for row in rows for key in self.keys(row) if key in self.missing}

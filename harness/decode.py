@@ -21,7 +21,10 @@ def describe(plan: Plan, key: str, sizes: Mapping[str, int], want: np.ndarray, g
     elif plan.case.payload == "basis" and plan.mapped and want.ndim and want.shape[-1] == _count(plan, sizes):
         return _contributions(plan, key, sizes, want, got)
     wrong = np.argwhere(~equal)
-    shown = [f"[{', '.join(map(str, at))}] is {got[tuple(at)]}, should be {want[tuple(at)]}" for at in wrong[:SHOWN]]
+    shown = [
+        f"[{', '.join(map(str, at))}] is {got[tuple(at)]}, should be {want[tuple(at)]}"
+        for at in wrong[:SHOWN]
+    ]
     more = f"; {len(wrong) - SHOWN} more of {want.size}" if len(wrong) > SHOWN else ""
     return "; ".join(shown) + more
 
@@ -45,7 +48,9 @@ def _contributions(plan: Plan, key: str, sizes: Mapping[str, int], want: np.ndar
         who = f"[{', '.join(map(str, index))}]"
         if owners is not None:
             who = f"{owners[index]} {who}"
-        lines.append(f"{who} received {_sources(plan, sizes, got[index])}, should be {_sources(plan, sizes, want[index])}")
+        lines.append(
+            f"{who} received {_sources(plan, sizes, got[index])}, should be {_sources(plan, sizes, want[index])}"
+        )
     if len(wrong) > SHOWN:
         lines.append(f"{len(wrong) - SHOWN} more of {int(np.prod(want.shape[:-1]))}")
     return "; ".join(lines)
@@ -86,11 +91,15 @@ def _owners(plan: Plan, key: str, sizes: Mapping[str, int]) -> np.ndarray | None
         layer = plan.case.layers[depth]
         if not isinstance(layer, Binder):
             return through(depth + 1, lanes)
-        return layer.evaluate(lambda _x, inside: through(depth + 1, inside), None, 0, lanes, plan.places[depth])
+        return layer.evaluate(
+            lambda _x, inside: through(depth + 1, inside), None, 0, lanes, plan.places[depth]
+        )
 
     numbers = through(0, Lanes(Scope(), sizes))[key][..., 0]
     shape = tuple(sizes[axis.key] for axis in axes)
     names = np.empty(int(np.prod(shape)), object)
     for k in range(names.size):
-        names[k] = "(" + ",".join(f"{axis.key}={at}" for axis, at in zip(axes, np.unravel_index(k, shape))) + ")"
+        names[k] = (
+            "(" + ",".join(f"{axis.key}={at}" for axis, at in zip(axes, np.unravel_index(k, shape))) + ")"
+        )
     return names[numbers]

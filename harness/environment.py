@@ -26,5 +26,9 @@ def facts() -> dict[str, Any]:
         "device_kind": devices[0].device_kind,
         "device_count": len(devices),
         "process_count": jax.process_count(),
-        "flags": {key: os.environ[key] for key in ("XLA_FLAGS", "JAX_PLATFORMS", "LIBTPU_INIT_ARGS") if key in os.environ},
+        "flags": {
+            key: os.environ[key]
+            for key in ("XLA_FLAGS", "JAX_PLATFORMS", "LIBTPU_INIT_ARGS")
+            if key in os.environ
+        },
     }

@@ -27,8 +27,17 @@ from harness.compat import version
 from harness.errors import UsageError
 from harness.verdicts import Kind, Verdict
 
-COMPARISONS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, "<": operator.lt}
-KEYS = frozenset({"where", "case", "jax", "platform", "verdict", "kind", "rule", "reason", "issue", "devices"})
+COMPARISONS = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+KEYS = frozenset(
+    {"where", "case", "jax", "platform", "verdict", "kind", "rule", "reason", "issue", "devices"}
+)
 
 
 @dataclasses.dataclass
@@ -63,7 +72,11 @@ class Expectation:
 
     def foresees(self, result: Mapping[str, Any]) -> bool:
         """Whether this is the failure it speaks of."""
-        return result["verdict"] == self.verdict and self.kind in ("", result["kind"]) and self.rule in ("", result["rule"])
+        return (
+            result["verdict"] == self.verdict
+            and self.kind in ("", result["kind"])
+            and self.rule in ("", result["rule"])
+        )
 
 
 def _holds(key: str, values: list[str], parameters: Mapping[str, Iterable[str]]) -> bool:
@@ -103,7 +116,9 @@ def load_file(path: Path, known: Collection[str]) -> list[Expectation]:
         tables = tomllib.loads(path.read_text(encoding="utf-8")).get("expect", [])
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: {error}") from error
-    return [_entry(f"{path.name} entry {number}", table, set(known)) for number, table in enumerate(tables, 1)]
+    return [
+        _entry(f"{path.name} entry {number}", table, set(known)) for number, table in enumerate(tables, 1)
+    ]
 
 
 def _entry(place: str, table: Mapping[str, Any], known: set[str]) -> Expectation:
@@ -134,7 +149,9 @@ def _entry(place: str, table: Mapping[str, Any], known: set[str]) -> Expectation
     )
 
 
-def settle(result: dict[str, Any], parameters: Mapping[str, Iterable[str]], entries: list[Expectation]) -> dict[str, Any]:
+def settle(
+    result: dict[str, Any], parameters: Mapping[str, Iterable[str]], entries: list[Expectation]
+) -> dict[str, Any]:
     """The result with its verdict as the expectations have it, and the reason where one applied."""
     covering = [entry for entry in entries if entry.covers(result["case"], parameters)]
     for entry in covering:

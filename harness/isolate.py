@@ -106,7 +106,9 @@ class Parent:
             except TimeoutError:
                 line = ""
             if not line:
-                raise BackendError(f"the process that imports JAX ended or did not answer:\n{_tail(self.log)}")
+                raise BackendError(
+                    f"the process that imports JAX ended or did not answer:\n{_tail(self.log)}"
+                )
             message = json.loads(line)
             if "ended" in message:
                 self.ended[message["ended"]] = message["status"]

@@ -68,12 +68,22 @@ def judge(plan: Plan, expected: list[Expected], seen: list[Observation]) -> dict
 
 
 def _judge_step(
-    plan: Plan, expected: list[Expected], number: int, want: Expected, got: Observation, earlier: Mapping[str, list[Finding]]
+    plan: Plan,
+    expected: list[Expected],
+    number: int,
+    want: Expected,
+    got: Observation,
+    earlier: Mapping[str, list[Finding]],
 ):
     if want.step.outcome == "error":
         if not got.error:
             given = {key: _short(output.value) for key, output in got.outputs.items()}
-            yield "", Finding(want.step.rule, Kind.NOT_RAISED, f"{want.step.about}: gave {given}, should raise", number)
+            yield (
+                "",
+                Finding(
+                    want.step.rule, Kind.NOT_RAISED, f"{want.step.about}: gave {given}, should raise", number
+                ),
+            )
         return
     if got.error:
         message = f"{want.step.about}: {got.error}\n{got.where}".rstrip()
@@ -83,7 +93,10 @@ def _judge_step(
         kept = [name for name, output in got.outputs.items() if not output.value]
         if kept:
             kind = Kind.NOT_RELEASED if want.step.rule == "cache.release" else Kind.WRONG_VALUE
-            yield "", Finding(want.step.rule, kind, f"{want.step.about}: not true that {'; '.join(kept)}", number)
+            yield (
+                "",
+                Finding(want.step.rule, kind, f"{want.step.about}: not true that {'; '.join(kept)}", number),
+            )
         return
     for key, value in want.values.items():
         if key not in got.outputs:
@@ -108,7 +121,9 @@ def _judge_output(
     wrong: set[int],
 ) -> Finding | None:
     about = f"{want.step.about}: {key}"
-    if got.shape != value.shape or (got.value is not None and not same(value, got.value, strict=_moves(plan, key))):
+    if got.shape != value.shape or (
+        got.value is not None and not same(value, got.value, strict=_moves(plan, key))
+    ):
         source = _stale_from(expected, number, key, got)
         if source is not None:
             message = f"{about} is {_short(got.value)}, the answer of step {source} ({expected[source].step.about}), not {_short(value)}"
@@ -128,7 +143,9 @@ def _judge_output(
         message = f"{about}: {describe(plan, key, want.step.sizes, value, got.value)}"
         again = any(e.step.environment == want.step.environment for e in expected[:number])
         if again and not wrong and not want.step.cold:
-            return Finding("repeat.bitwise", Kind.NOT_DETERMINISTIC, f"{message} (right at an earlier visit)", number)
+            return Finding(
+                "repeat.bitwise", Kind.NOT_DETERMINISTIC, f"{message} (right at an earlier visit)", number
+            )
         return Finding(rule_of(plan, key), Kind.WRONG_VALUE, message, number)
     return _judge_placement(plan, want.step, about, number, value, got)
 
@@ -213,7 +230,10 @@ def _judge_placement(
     held = {shard.device: _bounds(shard.index, value.shape) for shard in got.shards}
     if held != wanted:
         return Finding(
-            "result.placement", Kind.WRONG_PLACEMENT, f"{about}: devices hold {held}, should hold {wanted}", number
+            "result.placement",
+            Kind.WRONG_PLACEMENT,
+            f"{about}: devices hold {held}, should hold {wanted}",
+            number,
         )
     return None
 
@@ -222,7 +242,9 @@ def _bounds(index: tuple, shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]
     return tuple(s.indices(n)[:2] for s, n in zip(index, shape))
 
 
-def placement(plan: Plan, sizes: Mapping[str, int], shape: tuple[int, ...], order: str = "") -> dict[int, tuple] | None:
+def placement(
+    plan: Plan, sizes: Mapping[str, int], shape: tuple[int, ...], order: str = ""
+) -> dict[int, tuple] | None:
     """Which part of an output each device must hold, where the outermost binder puts positions on devices.
 
     The source is the documentation of PartitionSpec (dimensions split over mesh axes, major to minor) and of pmap.
@@ -282,7 +304,9 @@ def _judge_traces(plan: Plan, expected: list[Expected], seen: list[Observation])
         if not again and plan.case.schedule == "sizes" and keeps_traces(plan):
             first = first or (got.traces, want.step.about)
             if got.traces != first[0]:
-                message = f"{want.step.about}: traced {got.traces} times at first, {first[0]} times at {first[1]}"
+                message = (
+                    f"{want.step.about}: traced {got.traces} times at first, {first[0]} times at {first[1]}"
+                )
                 findings.append(Finding("cache.retrace", Kind.RETRACE, message, number))
         met.add(want.step.environment)
     return findings[:1]

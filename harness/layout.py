@@ -66,7 +66,8 @@ def _last_bracket(line: str) -> tuple[int, int] | None:
     """Where the last outermost pair of brackets opens and closes, of those that leave a short enough head."""
     pairs = [span for depth, span in _brackets(line) if depth == 0]
     short = [span for span in pairs if span[0] < WIDTH]
-    return (short or pairs or [None])[-1]
+    found = short or pairs
+    return found[-1] if found else None
 
 
 def _brackets(text: str) -> Iterator[tuple[int, tuple[int, int]]]:

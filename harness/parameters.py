@@ -100,11 +100,15 @@ def parse_where(texts: Iterable[str], known: Mapping[str, set[str]]) -> dict[str
     for text in texts:
         key, equals, values = text.partition("=")
         if not equals or key not in known:
-            raise UsageError(f"--where {text}: expected KEY=VALUE with a key among {', '.join(sorted(known))}")
+            raise UsageError(
+                f"--where {text}: expected KEY=VALUE with a key among {', '.join(sorted(known))}"
+            )
         chosen = tuple(values.split(","))
         for value in chosen:
             if value not in known[key]:
-                raise UsageError(f"--where {text}: {key} has no value {value!r}; known: {', '.join(sorted(known[key]))}")
+                raise UsageError(
+                    f"--where {text}: {key} has no value {value!r}; known: {', '.join(sorted(known[key]))}"
+                )
         where[key] = where.get(key, ()) + chosen
     return where
 

@@ -47,7 +47,9 @@ PAYLOADS: dict[str, Payload] = {
         dtypes="signed",
     ),
     "counting": Payload("1, 2, 3 ...: distinct and positive", "np.arange(1, count + 1).reshape({shape})"),
-    "negative": Payload("all negative and distinct", "np.arange(-count, 0).reshape({shape})", dtypes="signed"),
+    "negative": Payload(
+        "all negative and distinct", "np.arange(-count, 0).reshape({shape})", dtypes="signed"
+    ),
     "wrap": Payload(
         "the largest values of an integer dtype: sums wrap around",
         '(np.iinfo("{dtype}").max - np.arange(count, dtype="{dtype}")).reshape({shape})',

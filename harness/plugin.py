@@ -35,17 +35,38 @@ STATE = pytest.StashKey["Run"]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance", "JAX axis conformance")
-    group.addoption("--profile", action="append", metavar="NAME|FILE", help="quick (default), standard, full or a file of case lines; repeatable")
-    group.addoption("--case", action="append", metavar="LINE", help="run this case line, listed or not; repeatable")
-    group.addoption("--where", action="append", metavar="KEY=VALUE[,VALUE]", help="only cases with that parameter; repeatable")
-    group.addoption("--backend", default="default", metavar="NAME", help="a file of configs/backends (default: what JAX picks)")
+    group.addoption(
+        "--profile",
+        action="append",
+        metavar="NAME|FILE",
+        help="quick (default), standard, full or a file of case lines; repeatable",
+    )
+    group.addoption(
+        "--case", action="append", metavar="LINE", help="run this case line, listed or not; repeatable"
+    )
+    group.addoption(
+        "--where",
+        action="append",
+        metavar="KEY=VALUE[,VALUE]",
+        help="only cases with that parameter; repeatable",
+    )
+    group.addoption(
+        "--backend",
+        default="default",
+        metavar="NAME",
+        help="a file of configs/backends (default: what JAX picks)",
+    )
     group.addoption("--devices", type=int, metavar="N", help="number of virtual CPU devices (default 8)")
-    group.addoption("--deadline", type=float, metavar="SECONDS", help="time one program may take (default: the backend's)")
+    group.addoption(
+        "--deadline", type=float, metavar="SECONDS", help="time one program may take (default: the backend's)"
+    )
     group.addoption("--results", metavar="DIR", help="results folder (default results/TIME)")
     group.addoption("--resume", metavar="DIR", help="go on with the run of that results folder")
     group.addoption("--seed", type=int, default=0, metavar="N", help="shuffle the lines; 0 keeps their order")
     group.addoption("--fraction", metavar="I/N", help="only the I-th of N parts (1/4 ... 4/4)")
-    group.addoption("--expectations", metavar="DIR", default=str(EXPECTATIONS), help="folder of expectation files")
+    group.addoption(
+        "--expectations", metavar="DIR", default=str(EXPECTATIONS), help="folder of expectation files"
+    )
 
 
 class Run:
@@ -112,7 +133,9 @@ class Run:
             backend = backends.load(option("--backend"))
             if option("--deadline"):
                 backend = dataclasses.replace(backend, deadline=option("--deadline"))
-            session = Session(backend, option("--devices"), journal.Journal(self.folder, self.worker), self._chip(backend))
+            session = Session(
+                backend, option("--devices"), journal.Journal(self.folder, self.worker), self._chip(backend)
+            )
             self.facts = session.start()
             known = expectations.load(Path(option("--expectations")), KEYS)
             session.entries = [entry for entry in known if entry.applies(self.facts)]
@@ -123,7 +146,9 @@ class Run:
     def _chip(self, backend: backends.Backend) -> int | None:
         """Under xdist each worker keeps one chip of the host for its single-device programs."""
         count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-        return int(self.worker.removeprefix("gw")) if backend.visible and self.is_worker and count > 1 else None
+        return (
+            int(self.worker.removeprefix("gw")) if backend.visible and self.is_worker and count > 1 else None
+        )
 
     def _record_environment(self) -> None:
         path = self.folder / journal.ENVIRONMENT
@@ -183,15 +208,17 @@ class XdistHooks:
 
     @pytest.hookimpl
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        node.config.stash[STATE].promised.update(_cases_of_ids(ids))
+        run = node.config.stash[STATE]
+        run.promised.update(_cases_of_ids(ids, run))
 
 
-def _cases_of_ids(ids: Iterable[str]) -> Iterable[str]:
+def _cases_of_ids(ids: Iterable[str], run: Run) -> Iterable[str]:
+    """The cases of the collected tests; ids that end in none of the selected lines are other tests."""
+    selected = {line for lines in run.lines.values() for line in lines}
     for name in ids:
-        path, bracket, rest = name.partition("[")
-        if bracket and rest.endswith("]") and "::test_" in path and " > " in rest:
-            for case in parse_line(rest[:-1]):
-                yield str(case)
+        line = name.partition("[")[2].removesuffix("]")
+        if line in selected:
+            yield from map(str, parse_line(line))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -202,7 +229,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A suite without selected lines has no test, rather than one that pytest makes up to skip it."""
-    items[:] = [item for item in items if "conformance" not in getattr(item, "fixturenames", ()) or _has_line(item)]
+    items[:] = [
+        item for item in items if "conformance" not in getattr(item, "fixturenames", ()) or _has_line(item)
+    ]
 
 
 def _has_line(item: pytest.Item) -> bool:
@@ -212,7 +241,7 @@ def _has_line(item: pytest.Item) -> bool:
 def pytest_collection_finish(session: pytest.Session) -> None:
     run = session.config.stash[STATE]
     if not run.is_worker:
-        run.promised.update(_cases_of_ids(item.nodeid for item in session.items if "conformance" in getattr(item, "fixturenames", ())))
+        run.promised.update(_cases_of_ids((item.nodeid for item in session.items), run))
 
 
 class Conformance:

@@ -11,6 +11,7 @@ import functools
 from harness import payloads
 from harness.case import Case
 from harness.dims import ONE, Dim, product
+from harness.dtypes import WIDE
 from harness.errors import Illegal
 from harness.layers.base import Axis, Layer, Place, Scope, Type, Types
 from harness.layers.binders import Binder, Pmap, ShardMap, Vmap
@@ -108,6 +109,9 @@ def plan(case: Case, others: tuple[Leaf, ...] = ()) -> Plan:
     arguments = _arguments(case, scopes, operand)
     _check_divergence(case, (case.leaf, *others), scopes)
     _check_derivatives(case, (case.leaf, *others), params)
+    one_sided = any(getattr(layer, "one", False) for layer in case.layers)
+    if one_sided and case.dtype in WIDE and any(leaf.word == "axis_size" for leaf in (case.leaf, *others)):
+        raise Illegal("a Python integer has the width of the mode, the zeros beside it have 32 bits")
     for leaf in (case.leaf, *others):
         if bool(leaf.error(inside)) != (case.schedule == "raises"):
             raise Illegal(leaf.error(inside) or "nothing here must raise")
@@ -119,7 +123,9 @@ def plan(case: Case, others: tuple[Leaf, ...] = ()) -> Plan:
     for depth in reversed(range(len(case.layers))):
         layer, mark = case.layers[depth], _mark(case.layers, depth)
         inner = outputs
-        outputs = layer.outputs(inner, arguments[depth], scopes[depth + 1 if isinstance(layer, Binder) else depth], mark)
+        outputs = layer.outputs(
+            inner, arguments[depth], scopes[depth + 1 if isinstance(layer, Binder) else depth], mark
+        )
         places.insert(0, Place(scopes[depth], scopes[depth + 1], arguments[depth], inner, outputs, mark))
     _check_zeros(case, places, inside)
     typed = dataclasses.replace(draft, places=tuple(places))
@@ -167,8 +173,8 @@ def leaf_types(plan_: Plan) -> Types:
 def _leaf_type(plan_: Plan, leaf: Leaf, local: Type) -> Type:
     case = plan_.case
     if plan_.local is None and not isinstance(leaf, Query):
-        if leaf.word not in ("psum", "pmean"):
-            raise Illegal(f"{leaf.word} of a Python constant")
+        if leaf.word not in ("psum", "pmean") or not leaf.names:
+            raise Illegal(f"{leaf} of a Python constant")
         dtype = "float32" if "." in case.operand or leaf.word == "pmean" else "int32"
         return dataclasses.replace(leaf.output(Type((), dtype), plan_.inside), vary=frozenset())
     if plan_.case.schedule == "raises":
@@ -201,7 +207,7 @@ def _check_names(case: Case, leaves: tuple[Leaf, ...], inside: Scope) -> None:
         if isinstance(layer, (ShardMap, Pmap)) and not kind.mesh:
             raise Illegal(f"a mesh has no {case.names} names")
     for leaf in leaves:
-        if case.names == "int" and leaf.positional_names:
+        if case.names == "int" and (leaf.positional_names or not _plain(case)):
             raise Illegal(f"{leaf.word} reads integers as positions, not names")
         if case.names in ("int", "tuple") and len(leaf.names) > 1:
             raise Illegal("several names at once are strings here")
@@ -209,8 +215,13 @@ def _check_names(case: Case, leaves: tuple[Leaf, ...], inside: Scope) -> None:
     if unbound:
         raise Illegal(f"the shape depends on {', '.join(sorted(unbound))}, which is not bound")
     counted = any(isinstance(layer, Control) and layer.count.symbol for layer in case.layers)
-    if case.names == "tuple" and (counted or any(leaf.word == "axis_index" for leaf in leaves)):
+    if case.names == "tuple" and (counted or any(leaf.word in ("axis_index", "random") for leaf in leaves)):
         raise Illegal("axis_index reads a tuple as several names")
+
+
+def _plain(case: Case) -> bool:
+    """Whether nothing but binders and jit stands around the leaf: integer names go no further in JAX."""
+    return all(layer.family == "binder" or layer.word == "jit" for layer in case.layers)
 
 
 def _params(case: Case) -> tuple[str, ...]:
@@ -233,11 +244,15 @@ def _operand(case: Case, scopes: list[Scope]) -> tuple[Type | None, Type | None,
     if case.operand == "closure":
         if _params(case)[:1] == ("x",):
             raise Illegal("pmap of a closed-over operand")
+        if unit_of(case) and any(len(set(axis.sizes)) > 1 for axis in scopes[-1].axes):
+            raise Illegal("a closed-over array whose mean is whole has axes of one size")
         shape = payloads.local_shape(case.payload, case.shape, product(case.shape))
         if any(dim.axes for dim in shape):
             raise Illegal("a closed-over array has one shape")
         return Type(shape, case.dtype), None, ()
-    mapped = tuple(key for depth, layer in enumerate(case.layers) for key in _mapped(layer, scopes[depth + 1]))
+    mapped = tuple(
+        key for depth, layer in enumerate(case.layers) for key in _mapped(layer, scopes[depth + 1])
+    )
     count = payloads.count_of(tuple(Dim(1, (key,)) for key in mapped), case.shape)
     local = Type(payloads.local_shape(case.payload, case.shape, count), case.dtype, frozenset(mapped))
     outside = Type(local.shape, case.dtype)
@@ -289,7 +304,9 @@ def _check_zeros(case: Case, places: list[Place], inside: Scope) -> None:
         for axis in inside.axes if isinstance(layer, Loop) or getattr(layer, "one", False) else ():
             named = axis in place.scope.axes and axis.symbol and place.scope.find(axis.symbol) is axis
             if axis.key in keys and len(set(axis.sizes)) > 1 and not named:
-                raise Illegal(f"{layer.word} cannot name axis {axis.key}, on whose changing size its sums depend")
+                raise Illegal(
+                    f"{layer.word} cannot name axis {axis.key}, on whose changing size its sums depend"
+                )
 
 
 def _check_derivatives(case: Case, leaves: tuple[Leaf, ...], params: tuple[str, ...]) -> None:
@@ -300,7 +317,11 @@ def _check_derivatives(case: Case, leaves: tuple[Leaf, ...], params: tuple[str, 
     for layer in case.layers:
         reversed_ = reversed_ or layer.reverse
         derived = derived or layer.family == "derivative"
-        if reversed_ and isinstance(layer, Loop) and (layer.word == "while_loop" or layer.count.kind != "fixed"):
+        if (
+            reversed_
+            and isinstance(layer, Loop)
+            and (layer.word == "while_loop" or layer.count.kind != "fixed")
+        ):
             raise Illegal("no reverse mode through a loop whose trips are not known to the trace")
         varying = isinstance(layer, Control) and layer.count.kind == "index"
         if derived and varying and any(leaf.communicates for leaf in leaves):
@@ -312,13 +333,17 @@ def _check_derivatives(case: Case, leaves: tuple[Leaf, ...], params: tuple[str, 
         raise Illegal("the transposed mean is exact for powers of two only")
     payload = payloads.PAYLOADS[case.payload]
     if payload.extra is not None or not payload.finite or params != ("x",):
-        raise Illegal("a derivative is taken by x alone, with a finite payload without a dimension of its own")
+        raise Illegal(
+            "a derivative is taken by x alone, with a finite payload without a dimension of its own"
+        )
     if not all(leaf.linear for leaf in leaves):
         raise Illegal("a derivative needs leaves that are affine in their operand")
 
 
 def _mean_rounds(case: Case, leaves: tuple[Leaf, ...]) -> bool:
-    sizes = [n for layer in case.layers if isinstance(layer, Binder) for _, each in layer.bindings for n in each]
+    sizes = [
+        n for layer in case.layers if isinstance(layer, Binder) for _, each in layer.bindings for n in each
+    ]
     return any(isinstance(leaf, Pmean) for leaf in leaves) and any(n & (n - 1) for n in sizes)
 
 

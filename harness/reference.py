@@ -53,7 +53,7 @@ def _leaf(plan: Plan, leaf: Leaf, x: np.ndarray | None, given: Given, lanes: Lan
         x = np.broadcast_to(x, lanes.shape + x.shape)
     elif x is None:
         x = np.full(lanes.shape, _constant(plan.case.operand))
-        if leaf.word == "psum" and x.dtype != bool:
+        if x.dtype != bool:
             x = x.astype(np.float32 if x.dtype.kind == "f" else np.int32)
     x = np.multiply(x, factor).astype(x.dtype) if factor != 1 else x
     if plan.case.operand == "tree":
@@ -65,5 +65,3 @@ def _constant(operand: str) -> int | float | bool:
     if operand == "constant":
         return 1
     return float(operand) if "." in operand else operand == "True" or int(operand)
-
-

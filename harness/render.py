@@ -103,6 +103,8 @@ class Module:
 
     def size_of(self, symbols: tuple[str, ...], scope: Scope) -> str:
         """The size of bound axes where a program uses it."""
+        if self.plan.swapped is not None:  # the same callable meets other sizes under the same name
+            return self.axis_size(symbols)
         bound = {axis.symbol for axis in scope.axes}
         sizes = [set(scope.find(symbol).sizes) if symbol in bound else {2} for symbol in symbols]
         if all(len(size) == 1 for size in sizes):
@@ -172,7 +174,9 @@ class Module:
         """A function that gives every output a new first dimension."""
         args = ", ".join(self.params)
         return self.define(
-            "stacked", f"def {{name}}({args}):", f"    return jax.tree.map(lambda y: jnp.asarray(y)[None], {inner}({args}))"
+            "stacked",
+            f"def {{name}}({args}):",
+            f"    return jax.tree.map(lambda y: jnp.asarray(y)[None], {inner}({args}))",
         )
 
     def shard_map(
@@ -242,7 +246,9 @@ def _probe(leaf: ProbeLeaf, spelling: Spelling) -> str:
     """The module of a probe: its own source between the usual imports and `steps`."""
     body = [f"    {line}".rstrip() for line in leaf.probe.lines()]
     if spelling.imports:  # the older spelling of shard_map
-        body = [line.replace("jax.shard_map(", "shard_map(").replace("check_vma=", "check_rep=") for line in body]
+        body = [
+            line.replace("jax.shard_map(", "shard_map(").replace("check_vma=", "check_rep=") for line in body
+        ]
     text = "\n".join(body)
     known = {
         "jnp.": "import jax.numpy as jnp",
@@ -257,7 +263,19 @@ def _probe(leaf: ProbeLeaf, spelling: Spelling) -> str:
     if "shard_map(" in text and spelling.imports:
         imports.append(spelling.imports)
     value = ["", f"VALUE = {leaf.probe.values[leaf.value]}"] if leaf.value else []
-    lines = [f'"""{leaf}"""', "", "import jax", *imports, *value, "", "traces = []", "", "", "def probe():", *body]
+    lines = [
+        f'"""{leaf}"""',
+        "",
+        "import jax",
+        *imports,
+        *value,
+        "",
+        "traces = []",
+        "",
+        "",
+        "def probe():",
+        *body,
+    ]
     return "\n".join([*lines, "", "", "def steps():", "    yield probe()", ""])
 
 
@@ -280,7 +298,9 @@ def _builder(module: Module, function: str, script: Script, name: str) -> list[s
 def _swapped(module: Module, kept: str, script: Script) -> list[str]:
     """The builder of the variant with swapped names, around the same inner callable."""
     assert module.plan.swapped is not None and module.plan.inner_binder is not None
-    other = Module(module.plan.swapped, module.spelling, imported=module.imported, names=set(module.names), per_step=True)
+    other = Module(
+        module.plan.swapped, module.spelling, imported=module.imported, names=set(module.names), per_step=True
+    )
     function = _layers(other, kept, module.plan.inner_binder + 1, 0)
     return _builder(other, function, script, "build_swapped")
 
@@ -294,14 +314,32 @@ def _assemble(module: Module, program: list[str]) -> str:
         others.append(module.spelling.imports)
     if "jnp." in text and "import jax.numpy as jnp" not in others:
         others.append("import jax.numpy as jnp")
-    head = [*standard, *([""] if standard else []), "import jax", *(o for o in sorted(others) if o.startswith("import jax"))]
+    head = [
+        *standard,
+        *([""] if standard else []),
+        "import jax",
+        *(o for o in sorted(others) if o.startswith("import jax")),
+    ]
     head += ["import numpy as np"] if re.search(r"\bnp\.", text) else []
     head += ["from jax import lax", *(o for o in sorted(others) if o.startswith("from "))]
     lines = [f'"""{line_of(plan.case, plan.leaves.values())}"""', "", *head, "", *program]
     return "\n".join(tidy("\n".join(lines).split("\n"))) + "\n"
 
 
-STANDARD = ("dataclasses", "enum", "functools", "gc", "threading", "weakref", "linecache", "os", "subprocess", "sys", "tempfile", "concurrent.futures")
+STANDARD = (
+    "dataclasses",
+    "enum",
+    "functools",
+    "gc",
+    "threading",
+    "weakref",
+    "linecache",
+    "os",
+    "subprocess",
+    "sys",
+    "tempfile",
+    "concurrent.futures",
+)
 
 
 def _preamble(module: Module) -> list[str]:

@@ -87,7 +87,9 @@ class Schedule:
 
 def _visits(plan: Plan) -> list[Step]:
     variables = tuple(axis.key for axis in plan.varying_sizes())
-    return [Step(_about(sizes, variables), sizes, tuple(sizes[key] for key in variables)) for sizes in plan.steps]
+    return [
+        Step(_about(sizes, variables), sizes, tuple(sizes[key] for key in variables)) for sizes in plan.steps
+    ]
 
 
 def _about(sizes: dict[str, int], variables: tuple[str, ...]) -> str:
@@ -147,7 +149,9 @@ class Clear(Schedule):
 
     def steps(self, plan: Plan) -> list[Step]:
         visits = _visits(plan)
-        cold = [dataclasses.replace(step, cold=True, about=f"{step.about} after clear_caches") for step in visits]
+        cold = [
+            dataclasses.replace(step, cold=True, about=f"{step.about} after clear_caches") for step in visits
+        ]
         return visits + cold + visits
 
     def script(self, script: Script) -> list[str]:
@@ -173,9 +177,20 @@ class Disk(Schedule):
     def steps(self, plan: Plan) -> list[Step]:
         visits = _visits(plan)
         if plan.swapped is not None:
-            visits += [dataclasses.replace(s, variant="swapped", about=s.about + ", names swapped", environment=(*s.environment, "swapped"), sizes=s.sizes) for s in _visits(plan.swapped)]
+            visits += [
+                dataclasses.replace(
+                    s,
+                    variant="swapped",
+                    about=s.about + ", names swapped",
+                    environment=(*s.environment, "swapped"),
+                    sizes=s.sizes,
+                )
+                for s in _visits(plan.swapped)
+            ]
         visits = [dataclasses.replace(step, rule=self.rule) for step in visits]
-        from_disk = [dataclasses.replace(step, cold=True, about=f"{step.about}, from disk") for step in visits]
+        from_disk = [
+            dataclasses.replace(step, cold=True, about=f"{step.about}, from disk") for step in visits
+        ]
         elsewhere = dataclasses.replace(visits[0], cold=True, about=f"{visits[0].about}, in a second process")
         return [*visits, *from_disk, elsewhere]
 
@@ -186,7 +201,10 @@ class Disk(Schedule):
         script.module.imports("from jax.experimental.compilation_cache import compilation_cache")
         calls = [f"    {line}" for line in _calls(script, _visits(script.plan))]
         if script.plan.swapped is not None:
-            calls += [f"        yield {script.call(step.sizes, 'run_swapped')}" for step in _visits(script.plan.swapped)]
+            calls += [
+                f"        yield {script.call(step.sizes, 'run_swapped')}"
+                for step in _visits(script.plan.swapped)
+            ]
         return [
             *script.run(),
             "def use_disk(folder):",
@@ -310,7 +328,13 @@ class Closure(Schedule):
 
     def script(self, script: Script) -> list[str]:
         call = f"({script.arguments()})"
-        return ["one, three = make(1), make(3)", "", "", "def steps():", *[f"    yield one{call}", f"    yield three{call}"] * 2]
+        return [
+            "one, three = make(1), make(3)",
+            "",
+            "",
+            "def steps():",
+            *[f"    yield one{call}", f"    yield three{call}"] * 2,
+        ]
 
 
 class Reborn(Schedule):
@@ -326,7 +350,9 @@ class Reborn(Schedule):
     def steps(self, plan: Plan) -> list[Step]:
         (visit,) = _visits(plan)
         return [
-            dataclasses.replace(visit, about=f"made with {k}", factor=k, environment=(k,), cold=True, rule=self.rule)
+            dataclasses.replace(
+                visit, about=f"made with {k}", factor=k, environment=(k,), cold=True, rule=self.rule
+            )
             for k in (1, 2, 3, 2)
         ]
 
@@ -405,7 +431,10 @@ class Flag(Schedule):
     def check(self, plan: Plan) -> None:
         _one_environment(plan)
         _cached(plan)
-        if any(layer.family in ("derivative", "control") and layer.word not in ("cond", "switch", "scan") for layer in plan.case.layers):
+        if any(
+            layer.family in ("derivative", "control") and layer.word not in ("cond", "switch", "scan")
+            for layer in plan.case.layers
+        ):
             raise Illegal("the output `flag` fits no loop or derivative")
 
     def steps(self, plan: Plan) -> list[Step]:
@@ -482,7 +511,10 @@ class Weak(Schedule):
         _cached(plan)
         if plan.operand is None or plan.operand.shape or plan.case.dtype != "float32":
             raise Illegal("needs a scalar float32 argument that no binder maps")
-        if any(layer.family in ("derivative", "control") and layer.word not in ("cond", "switch") for layer in plan.case.layers):
+        if any(
+            layer.family in ("derivative", "control") and layer.word not in ("cond", "switch")
+            for layer in plan.case.layers
+        ):
             raise Illegal("the output `flag` fits no loop or derivative")
         if not plan.case.leaf.uses_operand:
             raise Illegal("the leaf ignores its operand")
@@ -497,7 +529,10 @@ class Weak(Schedule):
 
     def script(self, script: Script) -> list[str]:
         rest = ", np.int32(2)" if "n" in script.plan.params else ""
-        calls = [f"    yield program(np.float32(operand()){rest})", f"    yield program(float(operand()){rest})"]
+        calls = [
+            f"    yield program(np.float32(operand()){rest})",
+            f"    yield program(float(operand()){rest})",
+        ]
         return ["def steps():", *calls * 2]
 
 
@@ -517,7 +552,9 @@ class Threads(Schedule):
 
     def steps(self, plan: Plan) -> list[Step]:
         visits = _visits(plan)
-        together = [dataclasses.replace(step, about=f"{step.about} in a thread", rule=self.rule) for step in visits]
+        together = [
+            dataclasses.replace(step, about=f"{step.about} in a thread", rule=self.rule) for step in visits
+        ]
         return together + visits
 
     def script(self, script: Script) -> list[str]:
@@ -553,7 +590,10 @@ class Unseen(Schedule):
     def steps(self, plan: Plan) -> list[Step]:
         (visit,) = _visits(plan)
         plain = dataclasses.replace(visit, rule=self.rule)
-        around = [dataclasses.replace(plain, about=f"under an unnamed vmap of {k}", copies=k, compiles=True) for k in (2, 5)]
+        around = [
+            dataclasses.replace(plain, about=f"under an unnamed vmap of {k}", copies=k, compiles=True)
+            for k in (2, 5)
+        ]
         return [plain, *around, plain]
 
     def script(self, script: Script) -> list[str]:
@@ -574,13 +614,15 @@ class Devices(Schedule):
         _one_environment(plan)
         if not any(axis.on_devices for axis in plan.axes):
             raise Illegal("needs a binder of devices")
-        if any(layer.word in ("pmap", "shard_map") and layer.devices != "first" for layer in plan.case.layers):  # type: ignore[attr-defined]
+        if any(getattr(layer, "devices", "first") != "first" for layer in plan.case.layers):
             raise Illegal("this schedule picks the devices itself")
 
     def steps(self, plan: Plan) -> list[Step]:
         (visit,) = _visits(plan)
         return [
-            dataclasses.replace(visit, about=f"devices {order}", order=order, environment=(order,), rule=self.rule)
+            dataclasses.replace(
+                visit, about=f"devices {order}", order=order, environment=(order,), rule=self.rule
+            )
             for order in self.orders
         ] * 2
 
@@ -611,7 +653,10 @@ class Release(Schedule):
         named = {"x": "x", "n": "n"}
         args = ", ".join(named[name] for name in script.plan.params)
         makes = [f"    {name} = jnp.asarray({source})" for name, source in script.values().items()]
-        watched = ['"callable": weakref.ref(program)', *(f'"argument {n}": weakref.ref({n})' for n in script.plan.params)]
+        watched = [
+            '"callable": weakref.ref(program)',
+            *(f'"argument {n}": weakref.ref({n})' for n in script.plan.params),
+        ]
         return [
             "def steps():",
             "    program = make(1)",
@@ -620,7 +665,7 @@ class Release(Schedule):
             f"    watched = {{{', '.join(watched)}}}",
             f"    del program{''.join(', ' + name for name in script.plan.params)}",
             "    gc.collect()",
-            "    yield {f\"{name} is gone\": dropped() is None for name, dropped in watched.items()}",
+            '    yield {f"{name} is gone": dropped() is None for name, dropped in watched.items()}',
         ]
 
 
@@ -629,7 +674,7 @@ class Facts(Schedule):
     """A probe: one step of statements that must all be true. No case line asks for it by name."""
 
     word = "facts"
-    rule: str
+    rule: str  # type: ignore[misc]
 
     def steps(self, plan: Plan) -> list[Step]:
         return [Step("the statements", {}, (), outcome="facts", rule=self.rule)]

@@ -66,7 +66,9 @@ class Script:
     def run(self) -> list[str]:
         """`run(sizes...)`: one call under one axis environment, and `run_swapped` where there is that variant."""
         lines = self._run("run", "build")
-        return [*lines, *self._run("run_swapped", "build_swapped")] if self.plan.swapped is not None else lines
+        return (
+            [*lines, *self._run("run_swapped", "build_swapped")] if self.plan.swapped is not None else lines
+        )
 
     def _run(self, name: str, build: str) -> list[str]:
         built = ", ".join(self.built())

@@ -134,7 +134,9 @@ class Session:
         self._runners.pop(alone and self.chip is not None, None)
         if len(cases) == 1:
             return [(_died(cases[0], answer, self.backend.deadline), line)]
-        return [result for case in cases for result in self._once(str(case), [case], self._runner(alone), alone)]
+        return [
+            result for case in cases for result in self._once(str(case), [case], self._runner(alone), alone)
+        ]
 
     def _fresh(self, lines: Sequence[str], line: str, case: Case, alone: bool) -> Result:
         """The result of a case when its line runs in a new process, after other lines."""
@@ -239,7 +241,13 @@ def _died(case: Case, death: Death, deadline: float) -> Result:
         message = f"no answer within {deadline:.0f} s; the log has the stacks of all threads"
     else:
         status = death.status
-        how = "an unknown status" if status is None else f"signal {-status}" if status < 0 else f"exit code {status}"
+        how = (
+            "an unknown status"
+            if status is None
+            else f"signal {-status}"
+            if status < 0
+            else f"exit code {status}"
+        )
         first = next((text for text in death.log.splitlines() if text.strip()), "")
         message = f"the process ended with {how}: {first[:300]}"
     verdict = Verdict.HANG if death.hang else Verdict.CRASH

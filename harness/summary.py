@@ -13,7 +13,10 @@ from harness import journal
 
 def one(result: dict[str, Any], folder: Path) -> str:
     """A verdict with its cause and where its reproducer is, in a few lines."""
-    lines = [f"{result['verdict'].upper()} {result['case']}", f"  {result['rule']}: {result['kind'] or result['verdict']}"]
+    lines = [
+        f"{result['verdict'].upper()} {result['case']}",
+        f"  {result['rule']}: {result['kind'] or result['verdict']}",
+    ]
     lines += [f"  {line}" for line in result["message"].splitlines()[:8]]
     if result["also"]:
         lines.append(f"  also: {'; '.join(result['also'][:4])}")
@@ -30,14 +33,20 @@ def problems(folder: Path, promised: Collection[str], accepted: Collection[str],
     missing = [case for case in promised if case not in results]
     found = [f"{bad} unexpected verdicts"] if bad else []
     if missing:
-        found.append(f"{len(missing)} of {len(promised)} promised cases have no verdict, the first: {missing[0]}")
+        found.append(
+            f"{len(missing)} of {len(promised)} promised cases have no verdict, the first: {missing[0]}"
+        )
     if not results:
         found.append("no case was run")
     if strict:
         unmet = [place for place, count in expectations_met(folder).items() if not count]
         if unmet:
             found.append(f"expectations that matched nothing: {'; '.join(unmet)}")
-        found += [f"expectation without a reason covers {r['case']}" for r in results.values() if r.get("expectation") == ""]
+        found += [
+            f"expectation without a reason covers {r['case']}"
+            for r in results.values()
+            if r.get("expectation") == ""
+        ]
     return "; ".join(found)
 
 

@@ -43,12 +43,16 @@ def _python_version(path: str) -> Version | None:
 def python_for(jax_version: str, wanted: str = "") -> str:
     """The interpreter for a JAX release: the wanted one, or the newest that the release supports."""
     low, high = python_range(jax_version)
-    fitting = {number: path for number, path in pythons().items() if low <= number <= high and number >= (3, 11)}
+    fitting = {
+        number: path for number, path in pythons().items() if low <= number <= high and number >= (3, 11)
+    }
     if wanted:
         fitting = {number: path for number, path in fitting.items() if number == version(wanted)}
     if not fitting:
         needs = wanted or ".".join(map(str, low)) + " to " + ".".join(map(str, high))
-        raise UsageError(f"JAX {jax_version} needs Python {needs} (3.11 or later for this suite): none is installed")
+        raise UsageError(
+            f"JAX {jax_version} needs Python {needs} (3.11 or later for this suite): none is installed"
+        )
     return fitting[max(fitting)]
 
 
@@ -66,7 +70,12 @@ def environment(jax_version: str, wanted_python: str = "", extra: Sequence[str] 
     python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run([base, "-m", "venv", str(folder)], check=True)
-    packages = [f"jax=={jax_version}" if jax_version else "jax", "pytest>=8", "pytest-xdist>=3.6", "absl-py>=2.1"]
+    packages = [
+        f"jax=={jax_version}" if jax_version else "jax",
+        "pytest>=8",
+        "pytest-xdist>=3.6",
+        "absl-py>=2.1",
+    ]
     if jax_version and version(jax_version) < (0, 4, 33):
         packages.append("numpy<2")
     wanted = [*packages, *extra]

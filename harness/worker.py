@@ -66,7 +66,9 @@ def _report_ended(control: socket.socket, children: dict[int, None]) -> None:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             del children[pid]
-            control.sendall(json.dumps({"ended": pid, "status": os.waitstatus_to_exitcode(status)}).encode() + b"\n")
+            control.sendall(
+                json.dumps({"ended": pid, "status": os.waitstatus_to_exitcode(status)}).encode() + b"\n"
+            )
 
 
 def _end_all(children: Iterable[int]) -> None:

@@ -334,8 +334,28 @@ CONTROL_ERRORS: Fragments = ("", "scan(2)", "while_loop(2)", "cond(1)")
 
 # Sizes: one environment or several; the product of two axes stays within eight devices.
 
-SIZES_ONE: Fragments = ("i:2,3", "i:1", "i:3", "i:4", "i:8", "i:1,5", "i:2,6", "i:3,7", "i:4,8", "i:4,3,4", "i:6")
-SIZES_TWO: Fragments = ("i:2,3 j:3,2", "i:2 j:4", "i:4,2 j:2,4", "i:1,8 j:8,1", "i:1,5 j:1,1", "i:2,2,2 j:1,3,4", "i:6 j:1")
+SIZES_ONE: Fragments = (
+    "i:2,3",
+    "i:1",
+    "i:3",
+    "i:4",
+    "i:8",
+    "i:1,5",
+    "i:2,6",
+    "i:3,7",
+    "i:4,8",
+    "i:4,3,4",
+    "i:6",
+)
+SIZES_TWO: Fragments = (
+    "i:2,3 j:3,2",
+    "i:2 j:4",
+    "i:4,2 j:2,4",
+    "i:1,8 j:8,1",
+    "i:1,5 j:1,1",
+    "i:2,2,2 j:1,3,4",
+    "i:6 j:1",
+)
 SIZES: Fragments = SIZES_ONE + SIZES_TWO
 SIZES_CORE: Fragments = ("i:2,3", "i:1,5", "i:4", "i:8", "i:2,3 j:3,2", "i:4 j:2", "i:1,2 j:3,3")
 SIZES_SINGLE: Fragments = ("i:3", "i:4", "i:8", "i:2 j:3", "i:4 j:2")
@@ -403,7 +423,15 @@ MOVEMENT: Fragments = (
     "psum_scatter(i+j, tiled)",
     "psum_scatter(i, tiled, groups=interleaved)",
 )
-QUERIES: Fragments = ("axis_index(i)", "axis_index(i+j)", "axis_index(j)", "axis_size(i)", "axis_size(j+i)", "random(i)", "random(j+i)")
+QUERIES: Fragments = (
+    "axis_index(i)",
+    "axis_index(i+j)",
+    "axis_index(j)",
+    "axis_size(i)",
+    "axis_size(j+i)",
+    "random(i)",
+    "random(j+i)",
+)
 LEAVES: Fragments = REDUCTIONS + MOVEMENT + QUERIES
 
 LEAVES_CORE: Fragments = (

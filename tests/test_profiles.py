@@ -139,7 +139,10 @@ def missing(name: str, suite: str, strength: int) -> list[tuple[tuple[int, str],
         if wanted in covered:
             continue
         starts = [
-            row for value in wanted for row in chance.sample(by_value[value], min(4, len(by_value[value])))
+            row
+            for value in wanted
+            if (known := by_value.get(value))
+            for row in chance.sample(known, min(4, len(known)))
         ]
         changed = [tuple(dict(wanted).get(factor, word) for factor, word in enumerate(row)) for row in starts]
         found += [wanted] * any(legal(space, row) for row in changed)

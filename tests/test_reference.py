@@ -106,8 +106,7 @@ def same(want: dict[str, np.ndarray], got: dict[str, np.ndarray]) -> None:
 def tracked_derivative(program: Plan) -> bool:
     """Whether a vjp stands under a shard_map whose types track variation: the second evaluator leaves those out."""
     return any(
-        layer.reverse and place.scope.checked()
-        for layer, place in zip(program.case.layers, program.places)
+        layer.reverse and place.scope.checked() for layer, place in zip(program.case.layers, program.places)
     )
 
 

@@ -27,7 +27,9 @@ def command(*options: str) -> list[str]:
     return [sys.executable, "-m", "pytest", "-q", "--backend", "cpu", "--no-header", *options]
 
 
-def suite(*options: str, trouble: Path | None = None, seconds: float = 240) -> subprocess.CompletedProcess[str]:
+def suite(
+    *options: str, trouble: Path | None = None, seconds: float = 240
+) -> subprocess.CompletedProcess[str]:
     """A run of the suite with these options, its output and exit code."""
     return subprocess.run(
         command(*options), cwd=ROOT, env=environment(trouble), capture_output=True, text=True, timeout=seconds
@@ -70,7 +72,9 @@ def test_every_case_gets_its_own_verdict(tmp_path, xdist):
     assert "most recent call first" in stacks and "all_to_all" in stacks
     if not xdist:  # with xdist the two may run in different processes, and then nothing is wrong
         result = found[LINES["order_dependent"]]
-        assert result["verdict"] == "order_dependent" and result["after"] == [LINES["pass"]], result["message"]
+        assert result["verdict"] == "order_dependent" and result["after"] == [LINES["pass"]], result[
+            "message"
+        ]
 
 
 def test_a_flickering_case_is_flaky_and_never_a_pass(tmp_path):
@@ -83,9 +87,14 @@ def test_a_flickering_case_is_flaky_and_never_a_pass(tmp_path):
 def test_an_interrupted_run_is_valid_and_goes_on(tmp_path):
     folder = tmp_path / "results"
     profile = tmp_path / "lines.txt"
-    profile.write_text("# suite: jit\n" + "".join(f"vmap(i:{n}) > jit > psum(i) | shape={m}\n" for n in (2, 3, 4, 5) for m in (2, 3, 5, 7)))
+    profile.write_text(
+        "# suite: jit\n"
+        + "".join(f"vmap(i:{n}) > jit > psum(i) | shape={m}\n" for n in (2, 3, 4, 5) for m in (2, 3, 5, 7))
+    )
     options = (f"--profile={profile}", f"--results={folder}")
-    with subprocess.Popen(command(*options), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(
+        command(*options), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as run:
         _wait_for_verdicts(folder, 3, run)
         run.send_signal(signal.SIGINT)
         run.communicate(timeout=60)
@@ -101,7 +110,9 @@ def test_a_killed_runner_costs_no_verdict(tmp_path):
     folder = tmp_path / "results"
     lines = [f"vmap(i:{n}) > jit > scan(2) > psum(i)" for n in (2, 3, 4, 5, 6, 7, 8)]
     options = (*cases(*lines), f"--results={folder}")
-    with subprocess.Popen(command(*options), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(
+        command(*options), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as run:
         _wait_for_verdicts(folder, 1, run)
         for runner in _runners_of(run.pid):
             os.kill(runner, signal.SIGKILL)
@@ -186,6 +197,10 @@ def test_reproducers_fail_by_plain_python(tmp_path):
     suite(*cases("vmap(i:3) > jit > pmin(i)"), f"--results={folder}", trouble=tmp_path)
     (path,) = (folder / "reproducers").glob("*.py")
     assert "import jax" in path.read_text() and "harness" not in path.read_text()
-    run = subprocess.run([sys.executable, str(path)], env=environment(tmp_path), capture_output=True, text=True)
-    again = subprocess.run([sys.executable, str(path)], env=environment(tmp_path), capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, str(path)], env=environment(tmp_path), capture_output=True, text=True
+    )
+    again = subprocess.run(
+        [sys.executable, str(path)], env=environment(tmp_path), capture_output=True, text=True
+    )
     assert {run.returncode, again.returncode} == {0, 1}, run.stdout + run.stderr  # it fails every second time

@@ -189,7 +189,9 @@ class Definition:
             if param.kind in ("positional", "bindings"):
                 parts.append(param.write(value))
             elif value != self.default(param.name):
-                parts.append(param.keyword if param.kind == "flag" else f"{param.keyword}={param.write(value)}")
+                parts.append(
+                    param.keyword if param.kind == "flag" else f"{param.keyword}={param.write(value)}"
+                )
         return self.word + (f"({', '.join(parts)})" if parts else "")
 
 

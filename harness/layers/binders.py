@@ -53,7 +53,9 @@ def write_bindings(bindings: tuple[Binding, ...]) -> str:
     return ", ".join(f"{symbol}:{','.join(map(str, sizes))}" for symbol, sizes in bindings)
 
 
-BINDINGS = Param("bindings", expects="an axis and its sizes such as i:3 or i:2,3,2", write=write_bindings, kind="bindings")
+BINDINGS = Param(
+    "bindings", expects="an axis and its sizes such as i:3 or i:2,3,2", write=write_bindings, kind="bindings"
+)
 
 
 def _axis_keys(bindings: tuple[Binding, ...], taken: frozenset[str]) -> list[str]:
@@ -126,7 +128,9 @@ class Vmap(Binder):
     def stands(self, around: tuple[Layer, ...], inside: tuple[Layer, ...]) -> None:
         if not self.spmd:
             return
-        spare = [layer.other for layer in inside if isinstance(layer, ShardMap) and layer.other and not layer.auto]
+        spare = [
+            layer.other for layer in inside if isinstance(layer, ShardMap) and layer.other and not layer.auto
+        ]
         if not spare or any(size % spare[0] for _, sizes in self.bindings for size in sizes):
             raise Illegal("spmd needs a shard_map inside, with another mesh axis that divides the mapped one")
         if any(isinstance(layer, Vmap) and layer.spmd for layer in around):
@@ -302,7 +306,9 @@ class ShardMap(Binder):
         if self.nested and not (outer and all(isinstance(layer, ShardMap) for layer in outer)):
             raise Illegal("a nested shard_map stands inside another")
         if self.nested and any(isinstance(layer, ShardMap) and layer.types == "explicit" for layer in around):
-            raise Illegal("under explicit axes the argument of a nested shard_map must have its sharding already")
+            raise Illegal(
+                "under explicit axes the argument of a nested shard_map must have its sharding already"
+            )
         if (partial or self.nested) and not any(layer.word in ("jit", "compiled") for layer in around):
             raise Illegal("a shard_map over some of a mesh's axes runs under jit")
 
@@ -392,12 +398,18 @@ class ShardMap(Binder):
             inner = module.stacked(inner)
         nested = self._nested_axes(module, place)
         mesh = "" if self.nested else self._mesh(module, (*axes, *nested))
-        specs = [self._spec_source(module, self._in_spec()) if name == "x" else "P()" for name in module.params]
+        specs = [
+            self._spec_source(module, self._in_spec()) if name == "x" else "P()" for name in module.params
+        ]
         in_specs = specs[0] if len(specs) == 1 else f"({', '.join(specs)})"
-        manual = auto = ()
+        manual: tuple[str, ...] = ()
+        auto: tuple[str, ...] = ()
         if self.nested or nested or self.auto:
             manual = tuple(module.name(axis.symbol or "") for axis in axes)
-            auto = (*(module.name(axis.symbol or "") for axis in nested), *([f'"{OTHER}"'] if self.auto else []))
+            auto = (
+                *(module.name(axis.symbol or "") for axis in nested),
+                *([f'"{OTHER}"'] if self.auto else []),
+            )
         out_specs = self._spec_source(module, self._out_spec())
         call = module.shard_map(inner, mesh, in_specs, out_specs, self.check == "on", manual, auto)
         module.imports("from jax.sharding import Mesh, PartitionSpec as P")

@@ -135,7 +135,7 @@ class Scan(Control):
         flag("xs"),
         Param("unroll", integer(1), "unroll=NUMBER"),
     )
-    reverse: bool = False
+    reverse: bool = False  # type: ignore[misc]
     xs: bool = False
     unroll: int = 1
 
@@ -165,7 +165,9 @@ class Scan(Control):
             module.imports("import jax.numpy as jnp")
             powers = ", ".join(scaled("x", 2**t) for t in range(self.count.value))
             xs = "xs"
-            lines = [f"    xs = jnp.stack([{powers}])" if powers else "    xs = jnp.zeros((0, *x.shape), x.dtype)"]
+            lines = [
+                f"    xs = jnp.stack([{powers}])" if powers else "    xs = jnp.zeros((0, *x.shape), x.dtype)"
+            ]
         settings = ["length=" + str(self.count.value)]
         settings += ["reverse=True"] * self.reverse + [f"unroll={self.unroll}"] * (self.unroll != 1)
         return module.define(
@@ -188,16 +190,16 @@ class Scan(Control):
             trips.reverse()
         own = count if self.xs or operand is None else operand
         stacked = {
-            name: np.stack([trip[name] for trip in trips], axis=lanes.ndim)
-            if trips
-            else _empty(type_, lanes)
+            name: np.stack([trip[name] for trip in trips], axis=lanes.ndim) if trips else _empty(type_, lanes)
             for name, type_ in place.inner.items()
         }
         return {place.mark: own, **stacked}
 
 
 def _empty(type_: Type, lanes: Lanes) -> np.ndarray:
-    return np.zeros((*lanes.shape, 0, *(dim.at(lanes.sizes) for dim in type_.shape)), numpy_dtype(type_.dtype))
+    return np.zeros(
+        (*lanes.shape, 0, *(dim.at(lanes.sizes) for dim in type_.shape)), numpy_dtype(type_.dtype)
+    )
 
 
 def scaled(name: str, factor: int) -> str:
@@ -253,7 +255,10 @@ class WhileLoop(Loop):
         names = ["k", *module.params, "out"]
         state = ", ".join(names)
         test = module.define(
-            "while_test", "def {name}(state):", f"    {state} = state", f"    return k < {self.count.source(module)}"
+            "while_test",
+            "def {name}(state):",
+            f"    {state} = state",
+            f"    return k < {self.count.source(module)}",
         )
         body = module.define(
             "while_body",

@@ -19,6 +19,7 @@ from harness.layers.base import Definition, Lanes, Param, Scope, Type, choice, f
 if TYPE_CHECKING:
     from harness.render import Module
 
+
 def _some_or_none(text: str) -> tuple[str, ...] | None:
     return () if text == "none" else symbols(text)
 
@@ -246,7 +247,6 @@ WRONG_PERMUTATIONS = frozenset({"outside", "twice"})
 """Pairs that name no member, or give one member two values."""
 
 
-
 def pairs(kind: str, size: int) -> list[tuple[int, int]]:
     """The permutation of that kind for an axis of `size` members."""
     return list(eval(PERMUTATIONS[kind].format(size=size)))
@@ -445,7 +445,9 @@ class AllToAll(Grouped):
         return Type(tuple(shape), x.dtype, x.vary | self.keys(scope))
 
     def expression(self, module: Module, x: str, scope: Scope) -> str:
-        options = f", split_axis={self.split}, concat_axis={self.concat}" + (", tiled=True" if self.tiled else "")
+        options = f", split_axis={self.split}, concat_axis={self.concat}" + (
+            ", tiled=True" if self.tiled else ""
+        )
         return f"lax.all_to_all({x}, {module.axes(self.names)}{options}{self.suffix(module, scope)})"
 
     def apply(self, x: np.ndarray, local: int) -> np.ndarray:
@@ -505,7 +507,9 @@ class PsumScatter(Grouped):
         return Type(tuple(shape), x.dtype, x.vary | self.keys(scope))
 
     def expression(self, module: Module, x: str, scope: Scope) -> str:
-        options = (f", scatter_dimension={self.dim}" if self.dim else "") + (", tiled=True" if self.tiled else "")
+        options = (f", scatter_dimension={self.dim}" if self.dim else "") + (
+            ", tiled=True" if self.tiled else ""
+        )
         return f"lax.psum_scatter({x}, {module.axes(self.names)}{options}{self.suffix(module, scope)})"
 
     def apply(self, x: np.ndarray, local: int) -> np.ndarray:

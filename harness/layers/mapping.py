@@ -27,6 +27,8 @@ class Mapping(Control):
             raise Illegal(f"{self.word} is over a number of copies, 1 or more")
         if x is None:
             raise Illegal(f"{self.word} needs an argument")
+        if x.dtype == "bool" and self.count.value > 3:
+            raise Illegal("eight times a boolean is no boolean")
         return super().argument(x, scope)
 
     def copies(self, module: Module) -> str:
@@ -76,7 +78,7 @@ class AssociativeScan(Mapping):
     word: ClassVar[str] = "associative_scan"
     rule: ClassVar[str | None] = "associative.prefix"
     params: ClassVar[tuple[Param, ...]] = (COUNT, flag("reverse"))
-    reverse: bool = False
+    reverse: bool = False  # type: ignore[misc]
 
     def outputs(self, inner: Types, x: Type | None, scope: Scope, mark: str) -> Types:
         assert x is not None

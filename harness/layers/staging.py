@@ -51,7 +51,9 @@ class CustomJvp(Staging):
 
     def render(self, module: Module, inner: str, place: Place) -> str:
         args = ", ".join(module.params)
-        name = module.define("with_jvp", "@jax.custom_jvp", f"def {{name}}({args}):", f"    return {inner}({args})")
+        name = module.define(
+            "with_jvp", "@jax.custom_jvp", f"def {{name}}({args}):", f"    return {inner}({args})"
+        )
         module.define(
             f"{name}_rule",
             f"@{name}.defjvp",
@@ -72,9 +74,13 @@ class CustomVjp(Staging):
 
     def render(self, module: Module, inner: str, place: Place) -> str:
         args = ", ".join(module.params)
-        name = module.define("with_vjp", "@jax.custom_vjp", f"def {{name}}({args}):", f"    return {inner}({args})")
+        name = module.define(
+            "with_vjp", "@jax.custom_vjp", f"def {{name}}({args}):", f"    return {inner}({args})"
+        )
         forward = module.define(
-            f"{name}_forward", f"def {{name}}({args}):", f"    return {inner}({args}), ({args}{',' * (len(module.params) == 1)})"
+            f"{name}_forward",
+            f"def {{name}}({args}):",
+            f"    return {inner}({args}), ({args}{',' * (len(module.params) == 1)})",
         )
         backward = module.define(
             f"{name}_backward",
@@ -101,7 +107,9 @@ class Compiled(Staging):
     def render(self, module: Module, inner: str, place: Place) -> str:
         args = ", ".join(module.params)
         return module.define(
-            "compiled", f"def {{name}}({args}):", f"    return jax.jit({inner}).lower({args}).compile()({args})"
+            "compiled",
+            f"def {{name}}({args}):",
+            f"    return jax.jit({inner}).lower({args}).compile()({args})",
         )
 
 

@@ -55,7 +55,12 @@ class Catch:
 
 
 def run(
-    fault: str, lines: Sequence[str], backend: Backend, clean: frozenset[Failure], enough: int, devices: int | None = None
+    fault: str,
+    lines: Sequence[str],
+    backend: Backend,
+    clean: frozenset[Failure],
+    enough: int,
+    devices: int | None = None,
 ) -> Catch:
     """Runs lines under a fault until `enough` cases have failed that do not fail clean.
 
@@ -78,7 +83,9 @@ def run(
             if isinstance(answer, Death):
                 runner = parent.fork()
                 verdict = Verdict.HANG if answer.hang else Verdict.CRASH
-                results = [{"case": str(c), "verdict": verdict, "kind": "", "rule": c.rule} for c in parse_line(line)]
+                results = [
+                    {"case": str(c), "verdict": verdict, "kind": "", "rule": c.rule} for c in parse_line(line)
+                ]
             else:
                 results = answer["results"]
             for result in results:
@@ -197,7 +204,9 @@ def matrix(catches: Sequence[Catch], version: str, profile: str) -> str:
     for catch in catches:
         when = f"{catch.seconds:.1f} s" if catch.seconds is not None else "**missed**"
         rules_ = ", ".join(catch.rules)
-        lines.append(f"| {catch.fault} | {known[catch.fault].breaks} | {when} | {len(catch.failures)} | {rules_} |")
+        lines.append(
+            f"| {catch.fault} | {known[catch.fault].breaks} | {when} | {len(catch.failures)} | {rules_} |"
+        )
     lines += ["", "| rule | faults it caught | faults only it caught |", "|---|---|---|"]
     for rule in rules:
         caught = [catch for catch in catches if rule in catch.rules]
