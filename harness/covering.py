@@ -341,7 +341,7 @@ def fails(case: Case) -> bool:
 
 # What a line costs
 
-PROBE = 0.15
+PROBE = 1.0
 """Seconds of a law with a program of its own."""
 
 STAGED = frozenset({"jit", "pmap", "compiled", "eval_shape"})
@@ -365,7 +365,9 @@ def _cost(case: Case, leaves: int) -> float:
     compiled = any(layer.word in STAGED or layer.family == "control" for layer in layers)
     each = 0.015 + 0.03 * leaves
     each += 0.03 * sum(layer.family == "derivative" for layer in layers)
-    each += 0.1 * leaves * sum(layer.family == "derivative" for layer in eager)
+    each += (
+        0.1 * leaves * sum(1 + 2 * (layer.word == "grad") for layer in eager if layer.family == "derivative")
+    )
     each += 0.08 * sum(layer.family == "control" for layer in eager)
     each += 0.2 * sum(layer.family == "control" and "index" in str(layer) for layer in layers)
     each += (0.1 if compiled else 0.4) * any(layer.word == "shard_map" for layer in eager)

@@ -348,7 +348,7 @@ def checked_rules(plan: Plan, case: Case) -> list[str]:
     if isinstance(case.leaf, ProbeLeaf):
         return [case.rule]
     rules = [case.rule, "result.type"]
-    rules += [layer.rule for layer in plan.case.layers if layer.mark and layer.rule]
+    rules += [layer.rule for layer in plan.case.layers if layer.rule]
     rules.append("repeat.bitwise")
     if len(plan.steps) > 1:
         rules.append("cache.fresh")

@@ -404,19 +404,19 @@ def test_every_schedule_has_a_step_or_refuses(word: str) -> None:
 )
 def test_the_laws_a_case_is_held_to(line: str, rules: set[str]) -> None:
     program = Run(line).plan
-    assert rules <= set(checked_rules(program, program.case.leaf))
+    assert rules <= set(checked_rules(program, program.case))
 
 
 def test_a_law_that_cannot_be_broken_here_is_not_counted() -> None:
     program = Run("vmap(i:3) > psum(i)").plan
     assert not {"cache.retrace", "result.placement", "cache.fresh"} & set(
-        checked_rules(program, program.case.leaf)
+        checked_rules(program, program.case)
     )
 
 
 def test_a_program_without_layers_can_be_judged() -> None:
     run = Run("psum(i) | schedule=raises")
-    assert run.findings() == {} and checked_rules(run.plan, run.plan.case.leaf)
+    assert run.findings() == {} and checked_rules(run.plan, run.plan.case)
 
 
 def test_describe_names_positions_of_other_payloads() -> None:

@@ -60,7 +60,7 @@ LINES = """
     vmap(i:2,3) > jit > psum(i) & all_gather(i) | names=enum
     vmap(i:2,3) > jit > psum(i) & all_gather(i) | names=tuple
     vmap(i:2,3) > jit > psum(i) & all_gather(i) & ppermute(i) & all_to_all(i) | names=long shape=i
-    vmap(i:3) > jit > ppermute(i) | names=int
+    vmap(i:3) > jit > axis_index(i) | names=int
     shard_map(i:2, j:4) > jit > psum(i+j) & all_gather(i+j) & pmax(i) | names=unicode dtype=float64
     vmap(i:2) > psum(i) | dtype=complex64
     vmap(i:2) > psum(i) | dtype=int8 payload=wrap
