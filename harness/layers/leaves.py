@@ -44,8 +44,6 @@ class Leaf(Definition):
     uses_operand: ClassVar[bool] = True
     positional_names: ClassVar[bool] = True
     """Whether an integer name would be read as a positional axis."""
-    flattens: ClassVar[bool] = True
-    """Whether JAX takes several names at once where one of them is vmapped."""
 
     names: tuple[str, ...]
 
