@@ -262,8 +262,6 @@ class Ppermute(Leaf):
     )
     perm: str = "next"
 
-    flattens: ClassVar[bool] = False
-
     def error(self, scope: Scope) -> str:
         return super().error(scope) or ("error.permutation" if self.perm in WRONG_PERMUTATIONS else "")
 
@@ -296,7 +294,6 @@ class Pshuffle(Leaf):
 
     word: ClassVar[str] = "pshuffle"
     rule: ClassVar[str] = "pshuffle.order"
-    flattens: ClassVar[bool] = False
     params: ClassVar[tuple[Param, ...]] = (AXIS, Param("order", choice(*ORDERS), "order=" + "|".join(ORDERS)))
     order: str = "rotate"
 
@@ -320,7 +317,6 @@ class Pbroadcast(Leaf):
 
     word: ClassVar[str] = "pbroadcast"
     rule: ClassVar[str] = "pbroadcast.source"
-    flattens: ClassVar[bool] = False
     params: ClassVar[tuple[Param, ...]] = (
         AXIS,
         Param("source", choice("first", "last"), "source=first|last"),
@@ -385,7 +381,6 @@ class AllGather(Grouped):
     """`all_gather(i, axis=1, tiled)`: stacked along a new dimension, or concatenated along an old one."""
 
     word: ClassVar[str] = "all_gather"
-    flattens: ClassVar[bool] = False
     rule: ClassVar[str] = "all_gather.order"
     params: ClassVar[tuple[Param, ...]] = (AXIS, _dimension("axis", "axis"), flag("tiled"), GROUPS)
     axis: int = 0
@@ -482,7 +477,6 @@ class PsumScatter(Grouped):
     """`psum_scatter(i, dim=1, tiled)`."""
 
     word: ClassVar[str] = "psum_scatter"
-    flattens: ClassVar[bool] = False
     rule: ClassVar[str] = "psum_scatter.blocks"
     params: ClassVar[tuple[Param, ...]] = (AXIS, _dimension("dim", "dim"), flag("tiled"), GROUPS)
     dim: int = 0
