@@ -91,6 +91,8 @@ def _judge_step(
         return
     if want.step.outcome == "facts":
         kept = [name for name, output in got.outputs.items() if not output.value]
+        if not got.outputs:  # a probe that states nothing must not pass for one that holds
+            kept = ["anything was stated"]
         if kept:
             kind = Kind.NOT_RELEASED if want.step.rule == "cache.release" else Kind.WRONG_VALUE
             yield (

@@ -106,6 +106,15 @@ def _cached(plan: Plan) -> None:
         raise Illegal("this schedule needs a layer that keeps traces")
 
 
+def _by_factor(plan: Plan, factors: tuple[int, ...], about: str, rule: str, cold: bool = False) -> list[Step]:
+    """The only environment once for each factor; each factor is an environment of its own."""
+    (visit,) = _visits(plan)
+    return [
+        dataclasses.replace(visit, about=f"{about} {k}", factor=k, environment=(k,), cold=cold, rule=rule)
+        for k in factors
+    ]
+
+
 def _calls(script: Script, steps: list[Step]) -> list[str]:
     return [f"    yield {script.call(step.sizes)}" for step in steps]
 
@@ -320,11 +329,7 @@ class Closure(Schedule):
         _one_environment(plan)
 
     def steps(self, plan: Plan) -> list[Step]:
-        (visit,) = _visits(plan)
-        return [
-            dataclasses.replace(visit, about=f"closed over {k}", factor=k, environment=(k,), rule=self.rule)
-            for k in (1, 3, 1, 3)
-        ]
+        return _by_factor(plan, (1, 3, 1, 3), "closed over", self.rule)
 
     def script(self, script: Script) -> list[str]:
         call = f"({script.arguments()})"
@@ -348,13 +353,7 @@ class Reborn(Schedule):
         _one_environment(plan)
 
     def steps(self, plan: Plan) -> list[Step]:
-        (visit,) = _visits(plan)
-        return [
-            dataclasses.replace(
-                visit, about=f"made with {k}", factor=k, environment=(k,), cold=True, rule=self.rule
-            )
-            for k in (1, 2, 3, 2)
-        ]
+        return _by_factor(plan, (1, 2, 3, 2), "made with", self.rule, cold=True)
 
     def script(self, script: Script) -> list[str]:
         script.module.imports("import gc")
@@ -379,15 +378,11 @@ class Static(Schedule):
 
     def check(self, plan: Plan) -> None:
         _one_environment(plan)
-        if plan.case.layers[0].word != "jit":
+        if [layer.word for layer in plan.case.layers[:1]] != ["jit"]:
             raise Illegal("static arguments are jit's: it must be the outermost layer")
 
     def steps(self, plan: Plan) -> list[Step]:
-        (visit,) = _visits(plan)
-        return [
-            dataclasses.replace(visit, about=f"static {k}", factor=k, environment=(k,), rule=self.rule)
-            for k in (1, 3, 1, 3)
-        ]
+        return _by_factor(plan, (1, 3, 1, 3), "static", self.rule)
 
     def script(self, script: Script) -> list[str]:
         script.module.imports("import dataclasses")
