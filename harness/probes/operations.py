@@ -528,6 +528,8 @@ CONTEXTS = {
         """,
         6,
         "0.7.2",  # before, the partitioner ends the process on many operations
+        # the compiler puts communication into branches that some positions do not take, and they wait for ever
+        tuple(word for word in FAMILIES if word not in ("branches", "flow_derivatives")),
     ),
 }
 
