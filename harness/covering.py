@@ -331,7 +331,7 @@ def _failing() -> list[Expectation]:
     return [
         entry
         for entry in entries
-        if entry.kind == Kind.RAISED or entry.verdict in (Verdict.CRASH, Verdict.HANG)
+        if entry.strict and (entry.kind == Kind.RAISED or entry.verdict in (Verdict.CRASH, Verdict.HANG))
     ]
 
 

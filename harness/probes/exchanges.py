@@ -122,7 +122,11 @@ return facts
 
 PROBES = {
     "positional_axes": Probe("exchange.positional", POSITIONAL, "exchanges", devices=3, imports=IMPORTS),
-    "ragged_all_to_all": Probe("exchange.ragged", RAGGED, "exchanges", devices=4, imports=IMPORTS, since="0.6.2", optional=True),
-    "send_receive": Probe("exchange.send", SEND, "exchanges", devices=2, imports=IMPORTS, since="0.10.2", optional=True),
+    "ragged_all_to_all": Probe(
+        "exchange.ragged", RAGGED, "exchanges", devices=4, imports=IMPORTS, since="0.6.2", optional=True
+    ),
+    "send_receive": Probe(
+        "exchange.send", SEND, "exchanges", devices=2, imports=IMPORTS, since="0.10.2", optional=True
+    ),
     "varying_types": Probe("exchange.types", TYPES, "exchanges", devices=3, imports=IMPORTS, since="0.10.2"),
 }
