@@ -344,7 +344,7 @@ def fails(case: Case) -> bool:
 
 # What a line costs
 
-PROBE = 1.0
+PROBE = 0.6
 """Seconds of a law with a program of its own."""
 
 STAGED = frozenset({"jit", "pmap", "compiled", "eval_shape"})

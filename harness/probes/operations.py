@@ -15,6 +15,7 @@ from harness.probes.base import Probe
 from harness.probes.family import INTEGERS, Family
 
 FAMILIES = {
+    **flow.FAMILIES,
     "reductions": Family("""
         sum: jnp.sum(x, axis=0)
         sum of all: jnp.sum(x)
@@ -358,7 +359,6 @@ FAMILIES = {
         scan of nothing: lax.scan(lambda c, _: (c + 1, None), x, None, length=3)[0]; x + 3
         carry grows: lax.scan(lambda c, y: (jnp.maximum(c, y), None), x[0] * 0 - 99, x)[0]; np.max(x, axis=0)
         """),
-    **flow.FAMILIES,
 }
 
 BEFORE = """
