@@ -221,7 +221,6 @@ def test_a_failure_leaves_a_small_reproducer(tmp_path):
         capture_output=True,
         text=True,
         timeout=240,
-    ), cwd=ROOT, env={**environment(), **broken}, timeout=240
     )
     assert run.returncode == 1
     records = [json.loads(text) for text in (folder / "results.jsonl").read_text().splitlines()]
