@@ -6,12 +6,14 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from harness import journal
 from harness.cloud import agent
 from harness.cloud.log import Log
+from harness.cloud.stage import Source, archive
 from harness.report.results import load
 from harness.report.write import write_all
 from harness.verdicts import Verdict, worst
@@ -44,11 +46,12 @@ def ranks(gathered: Path) -> set[int]:
     return {int(name) for name in found if name.isdigit()}
 
 
-def merge(gathered: Path, target: Path, repository: Path, log: Log) -> int | None:
-    """Writes the results folder; the verdict of the merge, or None when there is nothing to merge."""
+def merge(gathered: Path, target: Path, suite: Source, log: Log) -> int | None:
+    """Writes the results folder; the verdict of the merge, or None when there is nothing to merge or it failed."""
     (target / journal.RESULTS).unlink(missing_ok=True)
     if (gathered / "cluster").exists():
-        return _merge_ranks(gathered / "cluster", target, repository, log)
+        code = _merge_ranks(gathered / "cluster", target, suite, log)
+        return code if (target / journal.RESULTS).exists() else None
     passes = {name: gathered / name for name in PASSES if (gathered / name / journal.RESULTS).exists()}
     if not passes:
         return None
@@ -56,19 +59,14 @@ def merge(gathered: Path, target: Path, repository: Path, log: Log) -> int | Non
     return 0
 
 
-def merge_command(folder: Path, target: Path, repository: Path) -> list[str]:
-    return [
-        sys.executable,
-        str(repository / "scripts" / "run_multihost"),
-        f"--merge={folder}",
-        f"--results={target}",
-    ]
-
-
-def _merge_ranks(folder: Path, target: Path, repository: Path, log: Log) -> int | None:
-    if not any(path.stat().st_size for path in (folder / "ranks").glob("*.jsonl")):
-        return None
-    done = subprocess.run(merge_command(folder, target, repository), capture_output=True, text=True)
+def _merge_ranks(folder: Path, target: Path, suite: Source, log: Log) -> int:
+    """Merges the journals of ranks by the very commit that wrote them."""
+    with tempfile.TemporaryDirectory() as place:
+        archive(suite, Path(place) / "source.tar.gz")
+        agent.unpack(f"{place}/source.tar.gz", Path(place) / "source")
+        script = Path(place) / "source" / "scripts" / "run_multihost"
+        command = [sys.executable, str(script), f"--merge={folder}", f"--results={target}"]
+        done = subprocess.run(command, capture_output=True, text=True)
     for line in (done.stdout + done.stderr).splitlines():
         log.say(line)
     return done.returncode

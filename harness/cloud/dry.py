@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import shlex
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,11 @@ class DryGcloud:
     def __init__(self, program: str, workers: int):
         self._program, self._workers = program, workers
         self._deleted: set[str] = set()
+        self._lock = threading.Lock()
 
     def call(self, command: Command, seconds: float) -> str:
-        print(shlex.join([self._program, *command]), flush=True)
+        with self._lock:
+            print(shlex.join([self._program, *command]), flush=True)
         verb, name = self._parts(command)
         if verb == "delete":
             self._deleted.add(name)

@@ -142,18 +142,17 @@ class Fleet:
         """One connection: whether the suite has ended, and whether anything was heard at all."""
         known = json.dumps(self.mirrors[worker].sizes())
         command = commands.ssh(self.options, worker, self.place, self._python("follow", known))
-        heard = False
+        ended = heard = False
         for line in self._gcloud.stream(command, self.options.silence):
-            if self._over(deadline):
-                return False, heard
+            if self._over(deadline) and not ended:
+                break
             frame = mirror.parse(line) if line is not None else None
             if frame is None:
                 continue
             heard = True
             self.mirrors[worker].take(frame)
-            if frame.get("ended"):
-                return True, True
-        return False, heard
+            ended = ended or bool(frame.get("ended"))
+        return ended, heard
 
     def _over(self, deadline: Deadline) -> bool:
         return deadline.over or self._enough.is_set() or (self._ending is not None and self._ending.over)

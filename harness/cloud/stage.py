@@ -54,6 +54,14 @@ def _git(repository: Path, *words: str) -> subprocess.CompletedProcess[str]:
         raise UsageError(f"git cannot be run: {error.strerror}") from error
 
 
+def archive(suite: Source, path: Path) -> None:
+    """Writes the files of the commit as a .tar.gz."""
+    words = ["archive", "--format=tar.gz", f"--output={path.resolve()}", suite.commit]
+    done = _git(suite.repository, *words)
+    if done.returncode:
+        raise UsageError(f"git archive of {suite.commit} failed: {done.stderr.strip()}")
+
+
 def install_steps(options: Options) -> list[list[str]]:
     """Arguments of `pip install`, one list a call: JAX with libtpu, further wheels, what the suite needs itself."""
     needs = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -138,8 +146,7 @@ class Stage:
         self.folder, self.options = folder, options
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        archive = ["git", "-C", str(suite.repository), "archive", "--format=tar.gz", "--output"]
-        subprocess.run([*archive, str((folder / "source.tar.gz").resolve()), suite.commit], check=True)
+        archive(suite, folder / "source.tar.gz")
         shutil.copy(agent.__file__, folder / "agent.py")
         for wheel in wheels_of(options):
             shutil.copy(wheel, folder)
@@ -169,13 +176,13 @@ class Stage:
                 path.unlink()
 
 
-def _journals(earlier: Path, archive: Path) -> set[str]:
+def _journals(earlier: Path, target: Path) -> set[str]:
     """Packs what a run goes on from, its journals; the passes that have any."""
     found = sorted(
         path for path in earlier.rglob("*") if path.suffix in (".jsonl", ".json") and path.stat().st_size
     )
     if found:
-        with tarfile.open(archive, "w:gz") as file:
+        with tarfile.open(target, "w:gz") as file:
             for path in found:
                 file.add(path, str(path.relative_to(earlier)))
     return {path.relative_to(earlier).parts[0] for path in found if path.suffix == ".jsonl"}

@@ -160,6 +160,21 @@ class World:
         path = self.folder / "cloud" / "state.json"
         return json.loads(path.read_text()) if path.exists() else {"nodes": {}, "queues": {}}
 
+    def gcloud(self, *words: str) -> None:
+        """A call of somebody else's."""
+        command = ["gcloud", "compute", "tpus", *words, f"--zone={ZONE}"]
+        subprocess.run(command, env=self.environment, check=True, capture_output=True)
+
+    def age(self, name: str) -> None:
+        """Lets the time of a resource's run be over."""
+        state = self.state()
+        state["nodes"][name]["labels"]["axis-conformance-until"] = str(int(time.time()) - 1)
+        self.write("state.json", state)
+
+    def log(self) -> str:
+        path = self.folder / "results" / "cloud" / "cloud.log"
+        return path.read_text() if path.exists() else ""
+
     def resources(self) -> list[str]:
         return [*self.state()["nodes"], *self.state()["queues"]]
 
