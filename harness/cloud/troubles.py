@@ -25,32 +25,32 @@ class Kind:
 
 STOCK_OUT = Kind(
     "stock-out",
-    r"no more capacity|insufficient capacity|not enough (resources|capacity)|does not have enough resources|stockout",
+    r"(?i:no more capacity|insufficient capacity|not enough (resources|capacity)|not have enough resources|stockout)",
     True,
     "try another zone (--zone is repeatable), another type, --queued with --valid_until, or later",
 )
 QUOTA = Kind(
     "quota",
-    r"quota",
+    r"(?i:quota)",
     True,
     "the project's quota for this type and zone is used up: wait for other runs, `sweep`, or ask for more",
 )
 RATE = Kind(
-    "rate limit", r"rate.?limit|RESOURCE_EXHAUSTED|HTTPError 429", True, "too many requests: try later"
+    "rate limit", r"(?i:rate.?limit)|RESOURCE_EXHAUSTED|HTTPError 429", True, "too many requests: try later"
 )
 MISSING = Kind("not found", r"NOT_FOUND|was not found|HTTPError 404", True, "it is not there (any more)")
 EXISTS = Kind("exists", r"ALREADY_EXISTS|already exists", False, "choose another --name")
 DENIED = Kind(
     "access denied",
-    r"PERMISSION_DENIED|UNAUTHENTICATED|HTTPError 40[13]|do(es)? not (currently )?have (permission|an active account)"
+    r"PERMISSION_DENIED|UNAUTHENTICATED|HTTPError 40[13]|not currently have an active account|does not have permission"
     r"|Reauthentication|gcloud auth login",
     False,
     "check `gcloud auth list` and the rights of the account (roles/tpu.admin, roles/iam.serviceAccountUser)",
 )
 INVALID = Kind(
     "invalid request",
-    r"INVALID_ARGUMENT|InvalidArgument|FAILED_PRECONDITION|unrecognized arguments|Invalid (choice|value)"
-    r"|argument --[-a-z]+: |HTTPError 400",
+    r"INVALID_ARGUMENT|FAILED_PRECONDITION|unrecognized arguments|Invalid (choice|value)|argument --[-a-z]+: "
+    r"|HTTPError 400",
     False,
     "the request itself is wrong for this zone or project",
 )
@@ -59,14 +59,16 @@ PREEMPTED = Kind(
 )
 UNAVAILABLE = Kind(
     "service unavailable",
-    r"UNAVAILABLE|DEADLINE_EXCEEDED|INTERNAL: |HTTPError 50[0-4]|Connection (reset|aborted|refused)|timed out"
-    r"|Could not reach|Network is unreachable|name resolution|Max retries exceeded|gcloud crashed",
+    r"UNAVAILABLE|DEADLINE_EXCEEDED|INTERNAL: |HTTPError 50[0-4]|gcloud crashed"
+    r"|(?i:connection (reset|aborted|refused)|timed out|could not reach|network is unreachable|name resolution"
+    r"|max retries exceeded)",
     True,
     "the service or the connection to it failed",
 )
 SSH = Kind(
     "connection lost",
-    r"exited with return code \[255\]|Connection (closed|timed out)|Broken pipe|Permission denied \(publickey|No route to host",
+    r"exited with return code \[255\]|Connection (closed|timed out)|Broken pipe|Permission denied \(publickey"
+    r"|No route to host",
     True,
     "a worker cannot be reached; firewall rules, --internal_ip or --tunnel_through_iap may matter",
 )
@@ -104,7 +106,7 @@ class Trouble(Exception):
 def kind_of(text: str) -> Kind:
     """The kind of trouble that an error text of gcloud speaks of."""
     for kind in TOLD_BY_TEXT:
-        if re.search(kind.pattern, text, re.IGNORECASE):
+        if re.search(kind.pattern, text):
             return kind
     return UNKNOWN
 
