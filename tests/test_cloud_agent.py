@@ -148,7 +148,7 @@ def test_files_that_did_not_arrive_whole_are_named(tmp_path):
 def test_the_environment_is_made_of_what_the_order_names(tmp_path):
     """A real environment by the agent, from a wheel that was copied along."""
     folder = tmp_path / "w"
-    place = Place(folder, "true", worker_python="", python="3.12", image_packages=False)
+    Place(folder, "true", worker_python="", python="3.12", image_packages=False)
     wheel = folder / "tiny-1.0-py3-none-any.whl"
     _wheel(wheel, "tiny", "1.0")
     spec = json.loads((folder / "spec.json").read_text())

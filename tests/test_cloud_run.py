@@ -15,7 +15,7 @@ import time
 import pytest
 from fake_cloud.world import ROOT, ZONE, Done, World
 
-SLOW = {"cases": 12, "seconds": 0.15}
+SLOW = {"cases": 16, "seconds": 0.2}
 """A suite that runs long enough to be interrupted."""
 
 

@@ -186,7 +186,7 @@ class Fleet:
         raise Trouble(SUITE_USAGE if set(codes) & set(USAGE_CODES) else WORKER, f"{worker}: {failure}")
 
     def codes(self) -> list[int]:
-        """Exit codes of the suite, of every step on every worker."""
+        """Exit codes of the suite, of each step on each worker."""
         return [status["exit"] for m in self.mirrors.values() for status in m.statuses() if "exit" in status]
 
     # After the run

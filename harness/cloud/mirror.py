@@ -86,9 +86,9 @@ class Mirror:
         return path.read_text(errors="replace").splitlines()[-count:] if path.exists() else []
 
     def verdicts(self) -> int:
-        """Lines of all journals."""
+        """How many verdicts the journals have."""
         journals = (self.folder / agent.RESULTS).rglob("*.jsonl")
-        return sum(path.read_bytes().count(b"\n") for path in journals)
+        return sum(path.read_bytes().count(b'"verdict"') for path in journals)
 
     def unpack(self, archive: Path) -> None:
         """Replaces what was streamed by what was fetched; links and paths that lead out are refused by tarfile."""

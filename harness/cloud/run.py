@@ -120,7 +120,8 @@ class Run:
         for note in fleet.fetch():
             self._log.say(note)
         self._gather()
-        self._codes = fleet.codes()
+        # several ranks are judged by their merged journals, of which each knows a part only
+        self._codes = fleet.codes() if len(workers) == 1 else []
         return trouble or self._wrong_world(len(workers))
 
     def _run_on(self, fleet: Fleet, home: Path) -> Trouble | None:

@@ -101,7 +101,7 @@ def steps(options: Options, workers: list[Worker], rank: int, resumed: set[str])
     `{python}` and `{chips}` are filled in on the worker.
 
     Args:
-      resumed: names of the passes that earlier tries have begun.
+      resumed: names of the passes on a single host that earlier tries have begun.
     """
     chosen = [f"--profile={name}" for name in options.profile] + [f"--case={line}" for line in options.case]
     common = [f"--backend={options.backend}", *map(_literal, chosen)]
@@ -118,7 +118,8 @@ def steps(options: Options, workers: list[Worker], rank: int, resumed: set[str])
                 f"--num_processes={len(workers)}",
                 f"--process_id={rank}",
             ]
-        argv = ["{python}", "scripts/run_multihost", *found, folder("cluster"), *common]
+        # a rank goes on by itself where its folder already has journals
+        argv = ["{python}", "scripts/run_multihost", *found, f"--results=../{agent.RESULTS}/cluster", *common]
         return [_step("cluster", argv)]
     pytest = ["{python}", "-m", "pytest", "-q", "--no-header", *common]
     passes = [("one_chip", ["-n", "{chips}"]), ("all_chips", [])]
@@ -135,7 +136,7 @@ def _step(name: str, argv: list[str]) -> dict[str, Any]:
 
 
 class Stage:
-    """The folder whose files every worker gets; `spec.json` is each worker's own.
+    """The folder whose files every worker gets; each worker's own, its order and its journals, are in one below it.
 
     Args:
       folder: made anew.
@@ -143,31 +144,48 @@ class Stage:
     """
 
     def __init__(self, folder: Path, options: Options, suite: Source, earlier: Path | None):
-        self.folder, self.options = folder, options
+        self.folder, self.options, self._earlier = folder, options, earlier
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         archive(suite, folder / "source.tar.gz")
         shutil.copy(agent.__file__, folder / "agent.py")
         for wheel in wheels_of(options):
             shutil.copy(wheel, folder)
-        self.resumed = _journals(earlier, folder / "resume.tar.gz") if earlier else set()
 
     def for_worker(self, workers: list[Worker], rank: int) -> list[Path]:
-        """The files for one worker."""
-        shared = sorted(path for path in self.folder.iterdir() if path.is_file())
+        """The files for one worker; the order, which has the checksums of the others, comes last."""
+        own = self.folder / str(rank)
+        own.mkdir(exist_ok=True)
+        journals = self._journals(rank, alone=len(workers) == 1)
+        files = sorted(path for path in self.folder.iterdir() if path.is_file())
+        if journals:
+            _pack(journals, own / "resume.tar.gz")
+            files.append(own / "resume.tar.gz")
         spec = {
-            "files": {path.name: agent.sha256(path) for path in shared},
+            "files": {path.name: agent.sha256(path) for path in files},
             "install": install_steps(self.options),
             "image_packages": self.options.jax == "image",
             "python": self.options.python,
             "worker_python": self.options.worker_python,
             "chips": self.options.chips,
-            "steps": steps(self.options, workers, rank, self.resumed),
+            "steps": steps(self.options, workers, rank, {name.partition("/")[0] for name in journals}),
         }
-        own = self.folder / str(rank)
-        own.mkdir(exist_ok=True)
         (own / "spec.json").write_text(json.dumps(spec, indent=1) + "\n", encoding="utf-8")
-        return [*shared, own / "spec.json"]
+        return [*files, own / "spec.json"]
+
+    def _journals(self, rank: int, alone: bool) -> dict[str, Path]:
+        """What a worker goes on from, by its place among its results: the passes of a single host, or the journal of
+        its rank. Those of other ranks would let it take its folder for one that all share."""
+        if self._earlier is None:
+            return {}
+        found = [path for pattern in ("*.jsonl", "*.json") for path in self._earlier.rglob(pattern)]
+        names = {str(path.relative_to(self._earlier)): path for path in found}
+        own = f"cluster/ranks/{rank}."
+        return {
+            name: path
+            for name, path in names.items()
+            if (alone and not name.startswith("cluster/")) or name.startswith(own)
+        }
 
     def clear(self) -> None:
         """Removes what is large and was only to be copied; each worker's order stays for the record."""
@@ -176,13 +194,7 @@ class Stage:
                 path.unlink()
 
 
-def _journals(earlier: Path, target: Path) -> set[str]:
-    """Packs what a run goes on from, its journals; the passes that have any."""
-    found = sorted(
-        path for path in earlier.rglob("*") if path.suffix in (".jsonl", ".json") and path.stat().st_size
-    )
-    if found:
-        with tarfile.open(target, "w:gz") as file:
-            for path in found:
-                file.add(path, str(path.relative_to(earlier)))
-    return {path.relative_to(earlier).parts[0] for path in found if path.suffix == ".jsonl"}
+def _pack(files: dict[str, Path], target: Path) -> None:
+    with tarfile.open(target, "w:gz") as archive:
+        for name, path in files.items():
+            archive.add(path, name)

@@ -6,8 +6,8 @@ trouble when `plan.json` says so, a list of entries that are used up one by one:
     {"when": REGULAR EXPRESSION FOR THE COMMAND LINE, "skip": HOW OFTEN IT GOES WELL FIRST, "times": HOW OFTEN, ...}
 
 with one of: "error" (refused with that text), "late_error" (done, but answered with that text), "sleep" (seconds
-before), "partial" (scp copies only so many bytes of the last file), "drop" (ssh breaks when the worker has so
-many verdicts), "state" (the first node goes into that state and everything on it is killed; with "drop", then), "gone"
+before), "partial" (scp copies only so many bytes of the last file), "drop" (ssh breaks when so many verdicts
+of the worker have come home), "state" (the first node goes into that state and everything on it is killed; with "drop", then), "gone"
 (the same, and the node vanishes).
 """
 
@@ -334,8 +334,10 @@ def vm_ssh(parsed: Parsed, trouble: dict[str, Any]) -> int:
 
 
 def verdicts(place: Path) -> int:
-    """How many verdicts the suite on a worker has written."""
-    return sum(path.read_bytes().count(b"\n") for path in place.glob("*/results/*/ranks/*.jsonl"))
+    """How many lines of a worker's journals have come home."""
+    mirror = f"attempt-*/{place.parent.name.rpartition('+')[2]}-{place.name}"
+    journals = Path(os.environ["FAKE_HOME"]).glob(f"{mirror}/results/*/ranks/*.jsonl")
+    return sum(path.read_bytes().count(b"\n") for path in journals)
 
 
 def vm_scp(parsed: Parsed, trouble: dict[str, Any]) -> None:

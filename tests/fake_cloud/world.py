@@ -77,6 +77,7 @@ class World:
             **kept,
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
             "FAKE_GCLOUD": str(self.folder / "cloud"),
+            "FAKE_HOME": str(self.folder / "results" / "cloud"),
             "FAKE_SUITE": str(self.folder / "suite.json"),
         }
 
