@@ -138,11 +138,25 @@ def test_stop_reaches_what_left_its_session(tmp_path):
     assert not [victim for victim in victims if agent.alive(victim)]
 
 
+def said(done: subprocess.CompletedProcess) -> dict:
+    frames = [mirror.parse(line) for line in done.stdout.splitlines()]
+    return [frame for frame in frames if frame][-1]
+
+
 def test_files_that_did_not_arrive_whole_are_named(tmp_path):
-    place = Place(tmp_path / "w", "true", files={"source.tar.gz": "0" * 64})
+    place = Place(tmp_path / "w", "true", files={"source.tar.gz": "0" * 64, "missing.whl": "0" * 64})
     (tmp_path / "w" / "source.tar.gz").write_text("half")
-    done = place.call("prepare")
-    assert done.returncode == 75 and done.stdout == b"not copied whole: source.tar.gz\n"
+    assert said(place.call("prepare")) == {"prepared": False, "torn": ["source.tar.gz", "missing.whl"]}
+    (tmp_path / "w" / "spec.json").write_text('{"files": {')
+    assert said(place.call("prepare")) == {"prepared": False, "torn": ["spec.json"]}
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+def test_an_agent_that_did_not_arrive_whole_never_says_that_it_is_ready(tmp_path, share):
+    place = Place(tmp_path / "w", "true")
+    whole = (tmp_path / "w" / "agent.py").read_bytes()
+    (tmp_path / "w" / "agent.py").write_bytes(whole[: int(len(whole) * share)])
+    assert agent.MARK.encode() not in place.call("prepare").stdout
 
 
 def test_the_environment_is_made_of_what_the_order_names(tmp_path):
@@ -159,13 +173,19 @@ def test_the_environment_is_made_of_what_the_order_names(tmp_path):
     spec |= {"files": files, "install": [["--no-index", f"./{wheel.name}"]]}
     (folder / "spec.json").write_text(json.dumps(spec))
     done = subprocess.run(
-        [sys.executable, str(folder / "agent.py"), "prepare"], capture_output=True, text=True, timeout=120
+        [sys.executable, str(folder / "agent.py"), "prepare"], capture_output=True, timeout=120
     )
-    assert done.returncode == 0 and "tiny" in done.stdout, done
+    assert said(done) == {"prepared": True, "trouble": ""} and b"tiny" in done.stdout, done
     shown = subprocess.run(
         [str(folder / "env/bin/python"), "-c", "import tiny; print(tiny.X)"], capture_output=True
     )
     assert shown.stdout == b"1.0\n"
+    spec["install"].append(["--no-index", "no-such-package"])
+    (folder / "spec.json").write_text(json.dumps(spec))
+    failed = said(subprocess.run([sys.executable, str(folder / "agent.py"), "prepare"], capture_output=True))
+    assert (
+        not failed["prepared"] and "No matching distribution found for no-such-package" in failed["trouble"]
+    )
 
 
 def _wheel(path: Path, name: str, version: str) -> None:

@@ -231,7 +231,7 @@ def test_what_was_copied_in_part_is_copied_again(tmp_path):
     world.plan({"when": "scp .*source.tar.gz.*--worker=1", "times": 2, "partial": 100})
     done = world.run()
     assert done.code == 0, done.said
-    told(done, "again in")
+    told(done, "worker 1: not copied whole: spec.json; again in")
     assert len(world.calls("scp .*source.tar.gz.*--worker=1")) == 3 and world.nothing_left()
 
 

@@ -62,18 +62,25 @@ def spec() -> Dict:
 
 
 def prepare() -> int:
-    for name, wanted in spec()["files"].items():
-        if not Path(name).exists() or sha256(Path(name)) != wanted:
-            print("not copied whole: " + name)
-            return 75
+    """Ends with a frame that says how it went: a program that was cut off on the way would end without a word too."""
+    try:
+        torn = [name for name, wanted in spec()["files"].items() if not is_whole(Path(name), wanted)]
+    except ValueError:
+        torn = ["spec.json"]
+    if torn:
+        frame({"prepared": False, "torn": torn})
+        return 0
     Path(RESULTS).mkdir(exist_ok=True)
     unpack("source.tar.gz", Path("source"))
     if Path("resume.tar.gz").exists():
         unpack("resume.tar.gz", Path(RESULTS))
-    if spec()["worker_python"]:
-        print("using " + spec()["worker_python"])
-        return 0
-    return install()
+    trouble = "" if spec()["worker_python"] else install()
+    frame({"prepared": not trouble, "trouble": trouble})
+    return 0
+
+
+def is_whole(path: Path, wanted: str) -> bool:
+    return path.exists() and sha256(path) == wanted
 
 
 def sha256(path: Path) -> str:
@@ -93,23 +100,21 @@ def unpack(archive: str, folder: Path) -> None:
             file.extractall(str(folder))
 
 
-def install() -> int:
-    """Makes the environment and installs into it what the spec names, in its order."""
+def install() -> str:
+    """Makes the environment and installs into it what the spec names, in its order; what went wrong, or ""."""
     if not Path("env/bin/python").exists():
         make_environment(spec()["python"])
+    pip = ["env/bin/python", "-m", "pip", "--disable-pip-version-check"]
     for requirements in spec()["install"]:
-        command = [
-            "env/bin/python",
-            "-m",
-            "pip",
-            "install",
-            "--disable-pip-version-check",
-            "--progress-bar=off",
-        ]
-        print("$ " + " ".join(command + requirements), flush=True)
-        if subprocess.call(command + requirements) != 0:
-            return 1
-    return subprocess.call(["env/bin/python", "-m", "pip", "freeze"])
+        command = [*pip, "install", "--progress-bar=off", *requirements]
+        print("$ " + " ".join(command), flush=True)
+        done = subprocess.run(command, stderr=subprocess.PIPE, check=False)
+        sys.stdout.buffer.write(done.stderr)
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+            return " ".join(["pip install " + " ".join(requirements) + ":", *said[-2:]])
+    subprocess.call([*pip, "freeze"])
+    return ""
 
 
 def make_environment(wanted: str) -> None:

@@ -56,7 +56,8 @@ class DryGcloud:
             endpoints = [{"ipAddress": f"10.0.0.{number + 2}"} for number in range(self._workers)]
             return json.dumps({"state": "READY", "networkEndpoints": endpoints})
         if verb == "ssh":
-            return f"{agent.MARK}{json.dumps({'sha256': hashlib.sha256(EMPTY_ARCHIVE).hexdigest()})}"
+            said = {"prepared": True, "sha256": hashlib.sha256(EMPTY_ARCHIVE).hexdigest()}
+            return f"{agent.MARK}{json.dumps(said)}"
         return ""
 
     def json(self, command: Command, seconds: float) -> Any:

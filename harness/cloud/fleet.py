@@ -18,7 +18,7 @@ from harness.cloud.log import Log
 from harness.cloud.mirror import Mirror
 from harness.cloud.options import Options
 from harness.cloud.stage import Stage
-from harness.cloud.troubles import DEADLINE, SETUP, SSH, SUITE_USAGE, WORKER, Trouble
+from harness.cloud.troubles import DEADLINE, SETUP, SSH, SUITE_USAGE, UNKNOWN, WORKER, Trouble, kind_of
 
 T = TypeVar("T")
 
@@ -88,14 +88,22 @@ class Fleet:
             self.options, worker, self.place, [str(path) for path in files], self.folder
         )
         self._gcloud.call(command, max(1.0, deadline.left))
-        try:
-            self._agent(worker, "prepare", seconds=max(1.0, deadline.left))
-        except Trouble as trouble:
-            if "not copied whole" in trouble.message or trouble.kind is SSH:
-                raise
-            if trouble.kind.name == "unknown":
-                raise Trouble(SETUP, f"{worker}: {trouble.message}") from None
-            raise
+        told = self._told(self._agent(worker, "prepare", seconds=max(1.0, deadline.left)))
+        if told.get("torn") or "prepared" not in told:
+            torn = ", ".join(told.get("torn", ["agent.py"]))
+            raise Trouble(SSH, f"{worker}: not copied whole: {torn}")
+        if not told["prepared"]:
+            kind = kind_of(told["trouble"])
+            raise Trouble(
+                kind if kind.again and kind is not UNKNOWN else SETUP, f"{worker}: {told['trouble']}"
+            )
+
+    def _told(self, output: str) -> dict[str, Any]:
+        """What the agent said in an answer, all its frames in one."""
+        found: dict[str, Any] = {}
+        for line in output.encode().splitlines():
+            found |= mirror.parse(line) or {}
+        return found
 
     # The run
 
@@ -221,9 +229,7 @@ class Fleet:
         ]
 
     def _fetch(self, worker: Worker, deadline: Deadline) -> None:
-        packed = self._agent(worker, "pack", seconds=max(1.0, deadline.left))
-        frames = [frame for line in packed.encode().splitlines() if (frame := mirror.parse(line))]
-        wanted = next((frame["sha256"] for frame in frames if "sha256" in frame), "")
+        wanted = self._told(self._agent(worker, "pack", seconds=max(1.0, deadline.left))).get("sha256", "")
         archive = self._home / f"{worker.node}-{worker.index}.tar.gz"
         path = f"{self.folder}/results.tar.gz"
         command = commands.scp_from(self.options, worker, self.place, path, str(archive))

@@ -57,6 +57,8 @@ class Gcloud:
         text = err.decode(errors="replace")
         took = time.monotonic() - started
         self._log.note(f"  exit {process.returncode} after {took:.1f} s {text.strip()[-2000:]}")
+        if "--format=json" not in command and out.strip():
+            self._log.note("  said " + out.decode(errors="replace").strip()[-8000:])
         said = out.decode(errors="replace")
         if process.returncode:
             raise Trouble(kind_of(text), f"{' '.join(command[2:5])}: {what_was_said(text, said)}")

@@ -56,8 +56,11 @@ class World:
         self.write("settings.json", {"workers": workers, **settings})
         (folder / "suite.json").write_text(json.dumps(suite or {}))
         program = folder / "bin" / "gcloud"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE / "gcloud.py"}" "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "{HERE / "gcloud.py"}" "$@"\n')
         program.chmod(0o755)
+        (folder / "bin" / "python3").symlink_to(
+            sys.executable
+        )  # of the workers; not a shim that takes its time
         self.port = 20000 + os.getpid() % 20000
 
     def write(self, name: str, content: Any) -> None:
