@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
 from fake_cloud.api import Service
 from fake_cloud.real import needs_gcloud
+from fake_cloud.world import HERE, World
 
 from harness.cloud.gcloud import Gcloud
 from harness.cloud.log import Log
@@ -101,3 +103,22 @@ def test_sweep_reads_the_labels_that_gcloud_shows(tmp_path, service):
     log = Log(tmp_path / "log")
     assert sweep(options, Gcloud("gcloud", log), log) == 0
     assert not service.kinds["queuedResources"] and list(service.kinds["nodes"]) == ["axis-1"]
+
+
+def test_a_whole_run_by_the_real_gcloud(tmp_path, service, monkeypatch):
+    """Only the service, ssh and the suite are stand-ins: gcloud registers its key, connects and copies by itself."""
+    world = World(tmp_path / "world", workers=2)
+    (tmp_path / "world" / "bin" / "gcloud").unlink()
+    for name in ("ssh", "scp"):
+        program = tmp_path / "world" / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "{HERE / "ssh.py"}" {name} "$@"\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("FAKE_WORKERS", str(tmp_path / "world" / "cloud" / "workers"))
+    monkeypatch.setenv("HOME", str(tmp_path))  # where gcloud keeps its ssh key
+    done = world.run(seconds=400)
+    assert done.code == 0, done.said
+    assert set(done.verdicts().values()) == {"pass"} and len(done.verdicts()) == 4
+    assert len(list(done.results.glob("cloud/gathered/cluster/ranks/*.jsonl"))) == 2
+    assert service.kinds == {"nodes": {}, "queuedResources": {}} and not world.processes()
+    registered = [path for method, path, _ in service.requests if method == "PATCH"]
+    assert len(registered) == 1, "two first connections would overwrite each other's key"

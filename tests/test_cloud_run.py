@@ -69,6 +69,17 @@ def test_slices_of_a_queued_resource_are_one_run(tmp_path):
     assert world.nothing_left() and "--force" in world.calls(" delete ")[0]["words"]
 
 
+def test_the_first_connection_to_each_node_is_made_alone(tmp_path):
+    """gcloud makes its key with the first one, and writes it into the node's metadata with the first to each node."""
+    world = World(tmp_path, workers=3)
+    assert world.run("--node_count=2").code == 0
+    calls = sorted(world.calls("tpu-vm ssh"), key=lambda call: call["start"])
+    assert all(call["start"] > calls[0]["end"] for call in calls[1:])
+    for node in {call["words"][4] for call in calls}:
+        first, *others = [call for call in calls if call["words"][4] == node]
+        assert others and all(call["start"] > first["end"] for call in others)
+
+
 def test_labels_tell_whose_it_is_and_until_when(tmp_path):
     world = World(tmp_path)
     world.run()

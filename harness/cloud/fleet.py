@@ -8,7 +8,7 @@ import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from harness.cloud import agent, commands, mirror
 from harness.cloud.backoff import Deadline, delays
@@ -19,8 +19,6 @@ from harness.cloud.mirror import Mirror
 from harness.cloud.options import Options
 from harness.cloud.stage import Stage
 from harness.cloud.troubles import DEADLINE, SETUP, SSH, SUITE_USAGE, UNKNOWN, WORKER, Trouble, kind_of
-
-T = TypeVar("T")
 
 FETCH_SECONDS = 600.0
 SHORT_SECONDS = 120.0
@@ -66,11 +64,20 @@ class Fleet:
     # Before the run
 
     def prepare(self, stage: Stage) -> None:
-        """Copies and installs. The first connection is made alone: it may register a key, and two would overwrite
-        each other's."""
+        """Copies and installs.
+
+        The very first connection is made alone, since gcloud may make a key then; and the first to each further node
+        too, since gcloud then writes the key into the node's metadata, which two would do over each other.
+        """
         deadline = Deadline(self.options.setup_deadline)
         self._log.say(f"{len(self.workers)} workers: copying and installing")
-        self._patiently(self.workers[0], lambda: self._make_folder(self.workers[0]), deadline)
+        firsts = list({worker.node: worker for worker in reversed(self.workers)}.values())[::-1]
+
+        def first(worker: Worker) -> None:
+            self._patiently(worker, lambda: self._make_folder(worker), deadline)
+
+        first(firsts[0])
+        self._each(first, self.options.parallel, firsts[1:])
         ranks = {worker: rank for rank, worker in enumerate(self.workers)}
         files = {worker: stage.for_worker(self.workers, rank) for worker, rank in ranks.items()}
 
@@ -265,12 +272,12 @@ class Fleet:
                 self._log.say(f"{worker}: {trouble.message}; again in {pause:.0f} s")
                 self._gcloud.pause(pause)
 
-    def _each(self, act: Callable[[Worker], Any], at_once: int) -> None:
-        """Does something on all workers at once; the first trouble ends it everywhere and is raised."""
+    def _each(self, act: Callable[[Worker], Any], at_once: int, workers: list[Worker] | None = None) -> None:
+        """Does something on all workers at once, or on those named; the first trouble ends it everywhere and is raised."""
         self._gcloud.go_on()
         pool = concurrent.futures.ThreadPoolExecutor(max_workers=at_once)
         try:
-            futures = [pool.submit(act, worker) for worker in self.workers]
+            futures = [pool.submit(act, worker) for worker in (self.workers if workers is None else workers)]
             done, _ = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION)
             for future in done:
                 future.result()

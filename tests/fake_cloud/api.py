@@ -52,6 +52,7 @@ class Service:
         return {
             "CLOUDSDK_CONFIG": str(folder / "gcloud"),
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"http://127.0.0.1:{self._server.server_port}/",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"http://127.0.0.1:{self._server.server_port}/compute/v1/",
             "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
             "CLOUDSDK_CORE_PROJECT": "my-project",
             "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
@@ -60,18 +61,22 @@ class Service:
     def act(self, method: str, url: str, body: Any) -> tuple[int, Any]:
         parts = urlparse(url)
         self.requests.append((method, parts.path, body))
-        place = re.fullmatch(r"/v2/(projects/[^/]+/locations/[^/]+)/(\w+)(?:/([^/]+))?", parts.path)
+        if parts.path.startswith("/compute/v1/"):  # asked whether the project has OS Login
+            return 200, {"name": "my-project", "commonInstanceMetadata": {"items": []}}
+        place = re.fullmatch(r"/v2/(projects/[^/]+/locations/[^/]+)/(\w+)(?:/([^/:]+))?(:\w+)?", parts.path)
         assert place, url
-        where, kind, name = place.groups()
+        where, kind, name, verb = place.groups()
+        if verb == ":getGuestAttributes":
+            key = {"namespace": "hostkeys", "key": "ssh-ed25519", "value": "AAAA"}
+            return 200, {"guestAttributes": [{"queryValue": {"items": [key]}}] * self.workers}
         if kind == "operations":
-            return 200, {"name": f"{where}/operations/o", "done": True, "response": {"@type": "x"}}
+            return 200, self._done(where, name)
         found = self.kinds[kind]
         if method == "POST":
             if self.refuse:
                 code, word, message = self.refuse.pop(0)
                 return code, {"error": {"code": code, "message": message, "status": word}}
-            query = parse_qs(parts.query)
-            name = query["nodeId" if kind == "nodes" else "queuedResourceId"][0]
+            name = parse_qs(parts.query)["nodeId" if kind == "nodes" else "queuedResourceId"][0]
             self._create(where, kind, name, body)
         elif name is None:
             return 200, {kind: list(found.values())}
@@ -79,6 +84,8 @@ class Service:
             return 404, {"error": {"code": 404, "message": "Resource not found", "status": "NOT_FOUND"}}
         elif method == "GET":
             return 200, found[name]
+        elif method == "PATCH":
+            found[name].update(body)
         elif method == "DELETE":
             del found[name]
             self.kinds["nodes"] = {
@@ -86,7 +93,13 @@ class Service:
                 for node, content in self.kinds["nodes"].items()
                 if content.get("queuedResource", "").rpartition("/")[2] != name
             }
-        return 200, {"name": f"{where}/operations/o", "done": True, "response": {"@type": "x"}}
+        return 200, self._done(where, name)
+
+    def _done(self, where: str, name: str) -> Any:
+        """A finished operation on a resource, which its own name tells."""
+        node = self.kinds["nodes"].get(name, {})
+        kind = "type.googleapis.com/google.cloud.tpu.v2.Node"
+        return {"name": f"{where}/operations/{name}", "done": True, "response": {"@type": kind, **node}}
 
     def _create(self, where: str, kind: str, name: str, body: Any) -> None:
         if kind == "nodes":
