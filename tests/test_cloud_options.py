@@ -48,6 +48,7 @@ def call(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
         ((*RIGHT, "--coordinator_port=70000"), "right would be 1024 to 65535"),
         ((*RIGHT, "--jax=missing.whl"), "missing.whl: no such wheel"),
         ((*RIGHT, "--wheel=missing.whl"), "missing.whl: no such wheel"),
+        ((*RIGHT, "--expectations=nowhere"), "--expectations=nowhere: no .toml file there"),
         ((*RIGHT, "--worker_python=/usr/bin/python3", "--jax=0.10.2"), "cannot be installed into it"),
         ((*RIGHT, "--commit=no-such-branch"), "--commit=no-such-branch: no commit of"),
         ((*RIGHT, "--commit=--output=/tmp/x"), "--commit=--output=/tmp/x: not usable"),

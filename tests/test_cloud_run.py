@@ -69,6 +69,31 @@ def test_slices_of_a_queued_resource_are_one_run(tmp_path):
     assert world.nothing_left() and "--force" in world.calls(" delete ")[0]["words"]
 
 
+@pytest.mark.parametrize("bad, code", [({}, 0), ({"one_chip": [2]}, 1), ({"all_chips": [2]}, 1)], ids=str)
+def test_one_host_runs_once_on_each_chip_and_once_on_all(tmp_path, bad, code):
+    world = World(tmp_path, workers=1, suite={"fail": bad})
+    done = world.run("--chips=4")
+    assert done.code == code, done.said
+    told(done, "one_chip -n 4", "all_chips -n 0")
+    assert sorted(done.verdicts().values()) == ["fail"] * code + ["pass"] * (4 - code)
+    assert world.nothing_left()
+
+
+def test_one_host_goes_on_in_the_pass_where_it_was(tmp_path):
+    world = World(tmp_path, workers=1, suite={"cases": 6, "seconds": 0.25})
+    world.plan({"when": "follow", "drop": 8, "state": "PREEMPTED"})  # in the second pass
+    done = world.run("--chips=2")
+    assert done.code == 0 and len(done.verdicts()) == 6, done.said
+    told(done, "try 2 of 3")
+    for name in ("one_chip", "all_chips"):
+        journal = (done.results / f"cloud/gathered/{name}/results.jsonl").read_text()
+        results = [json.loads(line) for line in journal.splitlines()]
+        assert len({result["case"] for result in results}) == len(results) == 6
+    again = next(done.results.glob("cloud/attempt-2/*/log.txt")).read_text()
+    assert "--resume=../results/one_chip" in again and "one_chip -n 2: vmap" not in again
+    assert world.nothing_left()
+
+
 def test_the_first_connection_to_each_node_is_made_alone(tmp_path):
     """gcloud makes its key with the first one, and writes it into the node's metadata with the first to each node."""
     world = World(tmp_path, workers=3)

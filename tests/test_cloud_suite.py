@@ -31,6 +31,17 @@ def test_one_host_with_several_chips_runs_both_passes(tmp_path):
     assert world.nothing_left()
 
 
+def test_your_expectations_are_used_there(tmp_path):
+    """An entry that foresees a failure where there is none: only a suite that read it can say so."""
+    (tmp_path / "mine").mkdir()
+    entry = '[[expect]]\nwhere = { leaf = ["psum"] }\nverdict = "fail"\nreason = "only to be seen"\n'
+    (tmp_path / "mine" / "mine.toml").write_text(entry)
+    world = World(tmp_path / "world", workers=1)
+    options = ("--backend=cpu", "--chips=1", f"--case={SOUND}", f"--expectations={tmp_path / 'mine'}")
+    done = world.run(f"--source={ROOT}", *options, seconds=400)
+    assert set(done.verdicts().values()) == {"unexpected_pass"} and done.code == 0, done.said
+
+
 @pytest.mark.parametrize("order", [("pass", "fail"), ("fail", "pass"), ("flaky", "crash")])
 def test_of_two_passes_the_worse_verdict_counts_and_says_where(tmp_path, order):
     passes = {}

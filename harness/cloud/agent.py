@@ -33,7 +33,7 @@ from typing import Dict, List, Tuple
 
 HERE = Path(__file__).resolve().parent
 OLDEST = (3, 11)
-LOG, STATUS, PID, RESULTS = "log.txt", "status.jsonl", "pid", "results"
+LOG, STATUS, PID, RESULTS, EXPECTATIONS = "log.txt", "status.jsonl", "pid", "results", "expectations"
 STREAMED = (LOG, STATUS, RESULTS + "/**/*.jsonl", RESULTS + "/**/*environment.json")
 MARK = "@@ "
 """Starts each line that is meant for the other side; other lines are banners and noise."""
@@ -72,8 +72,9 @@ def prepare() -> int:
         return 0
     Path(RESULTS).mkdir(exist_ok=True)
     unpack("source.tar.gz", Path("source"))
-    if Path("resume.tar.gz").exists():
-        unpack("resume.tar.gz", Path(RESULTS))
+    for archive, folder in (("resume.tar.gz", RESULTS), (EXPECTATIONS + ".tar.gz", EXPECTATIONS)):
+        if Path(archive).exists():
+            unpack(archive, Path(folder))
     trouble = "" if spec()["worker_python"] else install()
     frame({"prepared": not trouble, "trouble": trouble})
     return 0

@@ -46,11 +46,12 @@ def ranks(gathered: Path) -> set[int]:
     return {int(name) for name in found if name.isdigit()}
 
 
-def merge(gathered: Path, target: Path, suite: Source, log: Log) -> int | None:
+def merge(gathered: Path, target: Path, suite: Source, expectations: str, log: Log) -> int | None:
     """Writes the results folder; the verdict of the merge, or None when there is nothing to merge or it failed."""
     (target / journal.RESULTS).unlink(missing_ok=True)
     if (gathered / "cluster").exists():
-        code = _merge_ranks(gathered / "cluster", target, suite, log)
+        more = [f"--expectations={Path(expectations).absolute()}"] if expectations else []
+        code = _merge_ranks(gathered / "cluster", target, suite, more, log)
         return code if (target / journal.RESULTS).exists() else None
     passes = {name: gathered / name for name in PASSES if (gathered / name / journal.RESULTS).exists()}
     if not passes:
@@ -59,13 +60,13 @@ def merge(gathered: Path, target: Path, suite: Source, log: Log) -> int | None:
     return 0
 
 
-def _merge_ranks(folder: Path, target: Path, suite: Source, log: Log) -> int:
+def _merge_ranks(folder: Path, target: Path, suite: Source, more: list[str], log: Log) -> int:
     """Merges the journals of ranks by the very commit that wrote them."""
     with tempfile.TemporaryDirectory() as place:
         archive(suite, Path(place) / "source.tar.gz")
         agent.unpack(f"{place}/source.tar.gz", Path(place) / "source")
         script = Path(place) / "source" / "scripts" / "run_multihost"
-        command = [sys.executable, str(script), f"--merge={folder}", f"--results={target}"]
+        command = [sys.executable, str(script), f"--merge={folder}", f"--results={target}", *more]
         done = subprocess.run(command, capture_output=True, text=True)
     for line in (done.stdout + done.stderr).splitlines():
         log.say(line)

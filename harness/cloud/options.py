@@ -110,6 +110,7 @@ class Options:
     )
     profile: tuple[str, ...] = option((), "profile to run (default: the suite's own); repeatable")
     case: tuple[str, ...] = option((), "case line to run instead of a profile; repeatable")
+    expectations: str = option("", "your folder of expectation files (default: the suite's own)")
     backend: str = option("tpu", "backend of the suite", r"[a-z][-\w]*", "tpu")
     chips: int = option(0, "chips of a single host (default: counted there)")
     coordinator_port: int = option(

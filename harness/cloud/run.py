@@ -185,7 +185,11 @@ class Run:
         if self.options.dry_run:
             return GOOD
         gathered = self._gather()
-        self._merged = collect.merge(gathered, self.target, self.suite, self._log) if gathered else None
+        self._merged = (
+            collect.merge(gathered, self.target, self.suite, self.options.expectations, self._log)
+            if gathered
+            else None
+        )
         if trouble is None and self._merged is None:
             trouble = Trouble(UNKNOWN, "there are no results: no worker left a journal, or merging failed")
         if trouble is None and self._merged not in (GOOD, BAD):

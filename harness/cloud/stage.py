@@ -95,6 +95,14 @@ def wheels_of(options: Options) -> list[Path]:
     return paths
 
 
+def expectations_of(options: Options) -> list[Path]:
+    """Expectation files to copy; raises UsageError for a folder without any."""
+    found = sorted(Path(options.expectations).glob("*.toml")) if options.expectations else []
+    if options.expectations and not found:
+        raise UsageError(f"--expectations={options.expectations}: no .toml file there")
+    return found
+
+
 def steps(options: Options, workers: list[Worker], rank: int, resumed: set[str]) -> list[dict[str, Any]]:
     """The commands of one worker: one rank of a run over all workers, or the two passes of a single host.
 
@@ -104,6 +112,7 @@ def steps(options: Options, workers: list[Worker], rank: int, resumed: set[str])
       resumed: names of the passes on a single host that earlier tries have begun.
     """
     chosen = [f"--profile={name}" for name in options.profile] + [f"--case={line}" for line in options.case]
+    chosen += [f"--expectations=../{agent.EXPECTATIONS}"] if options.expectations else []
     common = [f"--backend={options.backend}", *map(_literal, chosen)]
 
     def folder(name: str) -> str:
@@ -151,6 +160,11 @@ class Stage:
         shutil.copy(agent.__file__, folder / "agent.py")
         for wheel in wheels_of(options):
             shutil.copy(wheel, folder)
+        if options.expectations:
+            _pack(
+                {path.name: path for path in expectations_of(options)},
+                folder / f"{agent.EXPECTATIONS}.tar.gz",
+            )
 
     def for_worker(self, workers: list[Worker], rank: int) -> list[Path]:
         """The files for one worker; the order, which has the checksums of the others, comes last."""

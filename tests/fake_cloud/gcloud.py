@@ -336,7 +336,7 @@ def vm_ssh(parsed: Parsed, trouble: dict[str, Any]) -> int:
 def verdicts(place: Path) -> int:
     """How many lines of a worker's journals have come home."""
     mirror = f"attempt-*/{place.parent.name.rpartition('+')[2]}-{place.name}"
-    journals = Path(os.environ["FAKE_HOME"]).glob(f"{mirror}/results/*/ranks/*.jsonl")
+    journals = Path(os.environ["FAKE_HOME"]).glob(f"{mirror}/results/**/*.jsonl")
     return sum(path.read_bytes().count(b"\n") for path in journals)
 
 
