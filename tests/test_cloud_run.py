@@ -474,4 +474,4 @@ def test_every_command_and_answer_is_in_the_log(tmp_path):
     done = world.run()
     log = (done.results / "cloud" / "cloud.log").read_text()
     assert log.count("$ gcloud ") == len(world.calls())
-    assert "[/1]" not in done.said and "rank 1 of 2" in log and "rank 1 of 2" not in done.said
+    assert "[0] rank 0 of 2" in done.said and "[1] rank 1 of 2" in log and "rank 1 of 2" not in done.said

@@ -57,9 +57,10 @@ class Fleet:
         self._enough = threading.Event()
 
     def _teller(self, worker: Worker) -> Callable[[str], None]:
-        """The first worker's log goes to the screen, the others' to the file."""
-        tell = self._log.say if worker is self.workers[0] else self._log.note
-        return lambda line: tell(f"[{worker.node}/{worker.index}] {line}")
+        """The first worker's log goes to the screen, the others' to the file; each line with the worker's number."""
+        number = self.workers.index(worker)
+        tell = self._log.note if number else self._log.say
+        return lambda line: tell(f"[{number}] {line}")
 
     # Before the run
 
@@ -196,7 +197,7 @@ class Fleet:
         if not failure:
             return
         for line in self.mirrors[worker].last_lines(20):
-            self._log.say(f"[{worker.node}/{worker.index}] {line}")
+            self._log.say(f"[{self.workers.index(worker)}] {line}")
         codes = [status.get("exit") for status in self.mirrors[worker].statuses()]
         raise Trouble(SUITE_USAGE if set(codes) & set(USAGE_CODES) else WORKER, f"{worker}: {failure}")
 
