@@ -103,8 +103,11 @@ def unpack(archive: str, folder: Path) -> None:
 
 def install() -> str:
     """Makes the environment and installs into it what the spec names, in its order; what went wrong, or ""."""
-    if not Path("env/bin/python").exists():
-        make_environment(spec()["python"])
+    try:
+        if not Path("env/bin/python").exists():
+            make_environment(spec()["python"])
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"no Python environment could be made: {error}"
     pip = ["env/bin/python", "-m", "pip", "--disable-pip-version-check"]
     for requirements in spec()["install"]:
         command = [*pip, "install", "--progress-bar=off", *requirements]

@@ -14,8 +14,6 @@ from harness import journal
 from harness.cloud import agent
 from harness.cloud.log import Log
 from harness.cloud.stage import Source, archive
-from harness.report.results import load
-from harness.report.write import write_all
 from harness.verdicts import Verdict, worst
 
 PASSES = ("one_chip", "all_chips")
@@ -75,6 +73,8 @@ def _merge_ranks(folder: Path, target: Path, suite: Source, more: list[str], log
 
 def merge_passes(passes: dict[str, Path], target: Path) -> None:
     """Merges the passes of one host: of each case the worst verdict, with the name of the pass it fell in."""
+    from harness.report.write import write_all  # late, since a wrong request should be answered at once
+
     target.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for name, folder in passes.items():
@@ -116,6 +116,8 @@ def counts(target: Path) -> str:
     """The verdicts of a results folder in one line; "" where there is none."""
     if not (target / journal.RESULTS).exists():
         return ""
+    from harness.report.results import load
+
     tally: dict[str, int] = {}
     for result in load(target).results:
         tally[result.verdict] = tally.get(result.verdict, 0) + 1
