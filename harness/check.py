@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from harness import compat, exact, judge
+from harness import capabilities, compat, exact, judge
 from harness.case import Case, parse_line
 from harness.errors import Illegal
 from harness.layers.probe import ProbeLeaf
@@ -27,13 +27,33 @@ PRIORITY = (Kind.STALE, Kind.RAISED, Kind.WRONG_VALUE, Kind.WRONG_SHAPE, Kind.WR
 def handle(request: dict[str, Any]) -> Any:
     """Answers one request of the controller.
 
-    `{"line": LINE}` checks the cases of a line; `{"facts": true}` describes the environment.
+    `{"line": LINE}` checks the cases of a line; `{"facts": true}` describes the environment; `{"examine": NAME,
+    "dtype": DTYPE}` tries a capability; `{"foresee": LINE}` says what the cases of a line need.
     """
     if request.get("facts"):
         from harness.environment import facts
 
         return facts()
+    if "examine" in request:
+        return capabilities.examine(request["examine"], request["dtype"])
+    if "foresee" in request:
+        return foresee(request["foresee"])
     return check_line(request["line"])
+
+
+def foresee(line: str) -> list[dict[str, Any]]:
+    """For each case of a line, before anything runs: why it is not applicable, or the capabilities it uses."""
+    return [_foreseen(case) for case in parse_line(line)]
+
+
+def _foreseen(case: Case) -> dict[str, Any]:
+    try:
+        typed = plan(case)
+    except Illegal as error:
+        return {"case": str(case), "reason": f"illegal: {error}", "needs": []}
+    missing = _missing_capability(typed)
+    used = [] if missing else capabilities.needs(render(typed, spelling()).source, case.dtype)
+    return {"case": str(case), "reason": missing, "needs": used}
 
 
 @functools.cache
@@ -62,7 +82,7 @@ def _check_program(cases: list[Case]) -> list[dict[str, Any]]:
     findings = _findings(rendered)
     if len(cases) > 1 and findings.get(""):
         return [result for case in cases for result in _check_program([case])]
-    declined = _declined(typed, findings) or _rounds(typed, findings)
+    declined = _declined(typed, findings) or _lacking(rendered, findings) or _rounds(typed, findings)
     if declined:
         return [_result(case, Verdict.NOT_APPLICABLE, message=declined) for case in cases]
     seconds = (time.perf_counter() - start) / len(cases)
@@ -103,6 +123,17 @@ def _declined(typed: Plan, findings: dict[str, list[Finding]]) -> str:
         if any(word in f.message for word in compat.DECLINES)
     ]
     return f"JAX does not implement this: {said[0].splitlines()[0]}" if said else ""
+
+
+def _lacking(rendered: Rendered, findings: dict[str, list[Finding]]) -> str:
+    """The capability this backend declines, where what was raised sounds like it, or "".
+
+    The words alone would hide defects: the capability's own little program must be refused too.
+    """
+    raised = [f.message for found in findings.values() for f in found if f.kind == Kind.RAISED]
+    if not any(map(capabilities.refusal, raised)):
+        return ""
+    return capabilities.lacking(rendered.source, rendered.plan.case.dtype)
 
 
 def _rounds(typed: Plan, findings: dict[str, list[Finding]]) -> str:

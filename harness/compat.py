@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 Version = tuple[int, ...]
@@ -89,3 +89,36 @@ DECLINES = (
     "Make sure that the axis_name passed to jax.lax.ppermute is in the same order",
 )
 """How JAX words that it does not implement something, where a leaf may be declined."""
+
+REFUSALS = (
+    "NotImplementedError",
+    "UNIMPLEMENTED",
+    "Unimplemented",
+    "not implemented",
+    "not supported",
+    "unsupported",
+    "Unsupported",
+    "No FFI handler registered",
+)
+"""How JAX, XLA and PJRT plugins word that they do not have something, rather than that it went wrong."""
+
+
+def shard_map(
+    function: Callable[..., Any],
+    mesh: Any,
+    in_specs: Any,
+    out_specs: Any,
+    manual: frozenset[str] | None = None,
+) -> Callable[..., Any]:
+    """An unchecked shard_map in the installed JAX's spelling, over the `manual` axes only where some are given."""
+    import jax
+
+    if hasattr(jax, "shard_map"):
+        some = {"axis_names": set(manual)} if manual else {}
+        return jax.shard_map(
+            function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False, **some
+        )
+    from jax.experimental.shard_map import shard_map as older
+
+    auto = frozenset(mesh.axis_names) - manual if manual else frozenset()
+    return older(function, mesh, in_specs, out_specs, check_rep=False, **({"auto": auto} if auto else {}))

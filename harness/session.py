@@ -77,7 +77,8 @@ class Session:
         """The parent for single-device programs (one visible chip) or for all the rest."""
         alone = alone and self.chip is not None
         if alone not in self._parents:
-            self._parents[alone] = Parent(self.backend.variables(self.devices, self.chip if alone else None))
+            variables = self.backend.variables(self.devices, self.chip if alone else None)
+            self._parents[alone] = Parent(variables, self.backend.worker)
         return self._parents[alone]
 
     def _runner(self, alone: bool) -> Runner:
