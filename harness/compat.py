@@ -122,3 +122,26 @@ def shard_map(
 
     auto = frozenset(mesh.axis_names) - manual if manual else frozenset()
     return older(function, mesh, in_specs, out_specs, check_rep=False, **({"auto": auto} if auto else {}))
+
+
+# Compile-only backends. JAX has no public way to read a compiled program but its text, nor to parse that.
+
+
+def stablehlo_of_hlo(text: str) -> Any:
+    """An MLIR module of an HLO text, by XLA's own parser and converter.
+
+    The module holds its context. Raises what XLA raises where the text cannot be parsed or converted.
+    """
+    from jax._src.interpreters import mlir
+    from jaxlib import _jax
+    from jaxlib._hlo import hlo_module_from_text
+    from jaxlib.mlir import ir
+
+    converted = _jax.mlir.hlo_to_stablehlo(hlo_module_from_text(text).as_serialized_hlo_module_proto())
+    with mlir.make_ir_context():
+        return ir.Module.parse(converted)
+
+
+def device_assignment(sharding: Any) -> tuple[Any, ...]:
+    """The devices of a sharding in the order of the program's partitions."""
+    return tuple(sharding._device_assignment)
