@@ -116,7 +116,9 @@ def groups(instruction: Instruction, count: int) -> list[list[int]]:
 
 def pairs(instruction: Instruction) -> list[tuple[int, int]]:
     """The (source, destination) pairs of a permutation."""
-    return [(int(a), int(b)) for a, b in np.asarray(instruction.attributes["source_target_pairs"]).reshape(-1, 2)]
+    return [
+        (int(a), int(b)) for a, b in np.asarray(instruction.attributes["source_target_pairs"]).reshape(-1, 2)
+    ]
 
 
 def partners(instruction: Instruction, count: int) -> dict[int, frozenset[int]]:
@@ -286,7 +288,9 @@ class _Device:
     def within(self, instruction: Instruction, operands: Values, known: dict[int, Any]) -> Meeting:
         """A fusion, an asynchronous start or a function: what is inside runs at once, with these arguments."""
         name = instruction.attributes.get("callee") or instruction.attributes.get("called_computation")
-        block = instruction.regions[0] if instruction.regions else self.program.functions[str(name).lstrip("@")]
+        block = (
+            instruction.regions[0] if instruction.regions else self.program.functions[str(name).lstrip("@")]
+        )
         values = yield from self.call(block, operands, known if instruction.regions else None)
         if instruction.op.endswith("async_start"):  # one handle, which `async_done` opens
             return [values]
@@ -376,7 +380,9 @@ def _shift_right(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     a, b = np.asarray(a), np.asarray(b)
     wide = _unsigned(b) >= 8 * a.dtype.itemsize
     bits = _unsigned(a)
-    return np.where(wide, np.zeros((), bits.dtype), bits >> np.where(wide, 0, b).astype(bits.dtype)).astype(a.dtype)
+    return np.where(wide, np.zeros((), bits.dtype), bits >> np.where(wide, 0, b).astype(bits.dtype)).astype(
+        a.dtype
+    )
 
 
 def _shift_right_signed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -458,7 +464,7 @@ SIMPLE: dict[str, Callable[..., Any]] = {
     "stablehlo.clamp": _clamp,
     "stablehlo.real": _real,
     "stablehlo.imag": np.imag,
-    "stablehlo.complex": lambda a, b: a + 1j * b,
+    "stablehlo.complex": lambda a, b: _joined(a, b, np.result_type(a.dtype, np.complex64)),
 }
 
 
@@ -551,7 +557,9 @@ def _bitcast(instruction: Instruction, operands: Values) -> Any:
     if x.dtype.itemsize != kind.dtype.itemsize or x.size != int(np.prod(kind.shape)):  # tiles matter
         before, after = instruction.attributes["memory"]
         if before is None or after is None:
-            raise NotApplicable(f"the operation mhlo.bitcast from {x.dtype} to {kind.dtype} is not executed here")
+            raise NotApplicable(
+                f"the operation mhlo.bitcast from {x.dtype} to {kind.dtype} is not executed here"
+            )
         return memory.reinterpret(x, before, kind.shape, kind.dtype, after)
     stored = x.transpose(source[::-1])
     if x.dtype != kind.dtype:
@@ -601,7 +609,9 @@ def _concatenate(instruction: Instruction, operands: Values) -> Any:
 def _pad(instruction: Instruction, operands: Values) -> Any:
     x, value = operands
     a = instruction.attributes
-    low, high, inner = (_list(a[name]) for name in ("edge_padding_low", "edge_padding_high", "interior_padding"))
+    low, high, inner = (
+        _list(a[name]) for name in ("edge_padding_low", "edge_padding_high", "interior_padding")
+    )
     spread = np.full([max(n + (n - 1) * k, 0) for n, k in zip(x.shape, inner)], value, x.dtype)
     spread[tuple(slice(None, None, k + 1) for k in inner)] = x
     out = np.full([n + a_ + b for n, a_, b in zip(spread.shape, low, high)], value, x.dtype)
@@ -641,7 +651,9 @@ def _reduce_window(instruction: Instruction, operands: Values) -> Values:
     strides, dilation = (_list(a.get(name, [1] * rank)) for name in ("window_strides", "window_dilations"))
     padding = np.asarray(a.get("padding", np.zeros((rank, 2), int))).reshape(rank, 2)
     if any(d != 1 for d in _list(a.get("base_dilations", [1] * rank))):
-        raise NotApplicable("the operation stablehlo.reduce_window with dilated operands is not executed here")
+        raise NotApplicable(
+            "the operation stablehlo.reduce_window with dilated operands is not executed here"
+        )
     lengths = [n + int(p[0]) + int(p[1]) for n, p in zip(x.shape, padding)]
     padded = np.full(lengths, start, x.dtype)
     padded[tuple(slice(int(p[0]), int(p[0]) + n) for n, p in zip(x.shape, padding))] = x
@@ -747,7 +759,10 @@ def _scatter(instruction: Instruction, operands: Values) -> Any:
 def _numbers(attribute: Any) -> dict[str, list[int]]:
     """The lists of a dimension-numbers attribute; what it leaves out is empty."""
     text = str(attribute)
-    found = {name: [int(n) for n in re.findall(r"\d+", items)] for name, items in re.findall(r"(\w+) = \[([^\]]*)\]", text)}
+    found = {
+        name: [int(n) for n in re.findall(r"\d+", items)]
+        for name, items in re.findall(r"(\w+) = \[([^\]]*)\]", text)
+    }
     found.update((name, [int(n)]) for name, n in re.findall(r"(\w+) = (\d+)", text))
     return _Lists(found)
 
@@ -789,14 +804,19 @@ def _reduce_precision(instruction: Instruction, operands: Values) -> Any:
     return operands[0].astype(numpy_dtype(names[bits])).astype(operands[0].dtype)
 
 
+PARTS = re.compile(r"X(64|128)(SplitLow|SplitHigh|Combine)")
+
+
 def _custom_call(instruction: Instruction, operands: Values) -> Any:
-    """TPUs have no 64-bit types: the compiler takes a number apart into two of 32 bits, and joins them again."""
+    """What the TPU compiler calls by name. TPUs have no 64-bit types: it takes such a number apart into two of half the
+    width, computes with these, and joins them again."""
     target = str(instruction.attributes.get("call_target_name", "")).strip('"')
     kind = instruction.types[0]
-    if target in ("X64SplitLow", "X64SplitHigh") and kind is not None:
-        return _half(operands[0], target == "X64SplitHigh", kind.dtype)
-    if target == "X64Combine" and kind is not None:
-        return _joined(operands[0], operands[1], kind.dtype)
+    parts = PARTS.fullmatch(target)
+    if parts and kind is not None:
+        if parts.group(2) == "Combine":
+            return _joined(operands[0], operands[1], kind.dtype)
+        return _half(operands[0], parts.group(2) == "SplitHigh", kind.dtype)
     if target in ("Sharding", "AssumeGatherIndicesInBound", "LayoutConstraint"):
         return operands[0]
     if target == "AllocateBuffer" and kind is not None:  # memory that a loop fills
@@ -808,18 +828,22 @@ def _half(x: np.ndarray, high: bool, dtype: np.dtype) -> np.ndarray:
     if x.dtype.kind == "c":
         return (np.imag(x) if high else np.real(x)).astype(dtype)
     if x.dtype.kind == "f":  # the nearest float32, and what is left
+        if not np.isfinite(x).all():
+            raise NotApplicable("what X64Split makes of infinity and NaN is not documented")
         nearest = x.astype(np.float32)
-        left = np.where(np.isfinite(nearest), x - nearest.astype(x.dtype), 0)
-        return (nearest if high else left).astype(dtype)
+        return (nearest if high else x - nearest.astype(x.dtype)).astype(dtype)
     bits = _unsigned(x)
     return (bits >> np.uint64(32) if high else bits & np.uint64(0xFFFFFFFF)).astype(dtype)
 
 
 def _joined(low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if dtype.kind == "c":
-        return (low + 1j * high).astype(dtype)
+        out = np.empty(low.shape, dtype)
+        out.real, out.imag = low, high
+        return out
     if dtype.kind == "f":
-        return high.astype(dtype) + low.astype(dtype)
+        wide = high.astype(dtype)
+        return np.where(low == 0, wide, wide + low.astype(dtype))  # keeps the sign of a zero
     joined = (_unsigned(high).astype(np.uint64) << np.uint64(32)) | _unsigned(low).astype(np.uint64)
     return joined.astype(dtype)
 

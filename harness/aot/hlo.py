@@ -93,9 +93,7 @@ def expand(text: str, devices: int) -> list[list[int]]:
         return [[int(n) for n in group.split(",") if n] for group in re.findall(r"\{([\d,]*)\}", text)]
     iota = re.fullmatch(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text)
     if iota:
-        shape, source, order = (
-            [int(n) for n in (part or "").split(",") if n] for part in iota.groups()
-        )
+        shape, source, order = ([int(n) for n in (part or "").split(",") if n] for part in iota.groups())
         numbers = np.arange(int(np.prod(source))).reshape(source)
         return numbers.transpose(order or None).reshape(shape).tolist()
     mesh = re.fullmatch(r"mesh\[([^\]]*)\](?:, device_ids=\((.*?)\))? \{([^}]*)\}", text)

@@ -76,7 +76,7 @@ class Program:
 def read(text: str) -> Program:
     """The program of a compiled module's HLO text; raises NotApplicable where XLA cannot convert it."""
     try:
-        module = compat.stablehlo_of_hlo(without(text, "operand_layout_constraints"))
+        module = compat.stablehlo_of_hlo(_convertible(text))
     except Exception as error:
         raise NotApplicable(
             f"the compiler's output cannot be converted: {str(error).strip().splitlines()[0][:200]}"
@@ -85,9 +85,14 @@ def read(text: str) -> Program:
         return _Reader(module).program()
 
 
+def _convertible(text: str) -> str:
+    """HLO text without what says nothing of values and XLA's converter does not take: the layouts that a custom call
+    wants its operands in, where they have tiles, and which operand's memory it reuses."""
+    return without(without(text, "operand_layout_constraints"), "output_to_operand_aliasing")
+
+
 def without(text: str, attribute: str) -> str:
-    """HLO text without an attribute that says nothing of values and that XLA's converter does not take (tiles in the
-    layouts that a custom call wants its operands in)."""
+    """HLO text without an attribute in braces."""
     mark = f", {attribute}={{"
     parts = text.split(mark)
     kept = [parts[0]]
@@ -152,18 +157,33 @@ class _Reader:
         results = tuple(self.number(value) for value in operation.results)
         types = tuple(tensor(str(value.type)) for value in operation.results)
         attributes = {
-            name: self.attribute(name, operation.attributes[name])
+            name: np.zeros(types[0].shape, types[0].dtype)
+            if name == "value"
+            and types[0] is not None
+            and 0 in types[0].shape  # no API reads these of complex
+            else self.attribute(name, operation.attributes[name])
             for name in _names(operation.attributes)
             if name not in IGNORED
         }
-        if "xla_shape" in _names(operation.attributes) and len(results) == 1:
-            shape = str(operation.attributes["xla_shape"]).strip('"')
-            if not shape.startswith("("):
-                self.layouts[results[0]] = memory.read(shape)
+        self.remember(operation, operands, results)
         if operation.name == "mhlo.bitcast":
             attributes["memory"] = (self.layouts.get(operands[0]), self.layouts.get(results[0]))
         regions = tuple(self.block(region.blocks[0]) for region in operation.regions if len(region.blocks))
         return Instruction(operation.name, operands, results, types, attributes, regions)
+
+    def remember(self, operation: Any, operands: tuple[int, ...], results: tuple[int, ...]) -> None:
+        """Notes how results lie in memory, and that a region's arguments lie as its operands do."""
+        if "xla_shape" in _names(operation.attributes):
+            text = str(operation.attributes["xla_shape"]).strip('"')
+            shapes = re.findall(r"\w+\[[\d,]*\](?:\{[^}]*\})?", text)
+            if len(shapes) == len(results):
+                self.layouts.update((n, memory.read(shape)) for n, shape in zip(results, shapes))
+        for region in operation.regions:
+            arguments = region.blocks[0].arguments if len(region.blocks) else ()
+            if len(arguments) == len(operands):
+                for argument, operand in zip(arguments, operands):
+                    if operand in self.layouts:
+                        self.layouts[self.number(argument)] = self.layouts[operand]
 
     def attribute(self, name: str, attribute: Any) -> Any:
         """An attribute as Python data; a text where it is a structure of its own (see `evaluate`)."""
@@ -224,9 +244,7 @@ def tensor(text: str) -> Tensor | None:
     match = re.match(r"tensor<((?:\d+x)*)(\w+(?:<\w+>)?)", text)
     if match is None or match.group(2) not in DTYPES:
         return None
-    return Tensor(
-        tuple(int(length) for length in match.group(1).split("x")[:-1]), DTYPES[match.group(2)]
-    )
+    return Tensor(tuple(int(length) for length in match.group(1).split("x")[:-1]), DTYPES[match.group(2)])
 
 
 def value_of(text: str, attribute: Any) -> Any:
@@ -251,7 +269,10 @@ def dense(text: str, attribute: Any) -> np.ndarray:
     kind = tensor(text.rpartition(" : ")[2])
     if kind is None:
         raise NotApplicable(f"a constant of type {text.rpartition(' : ')[2][:60]}")
-    if kind.dtype.name in ("float32", "float64", "int32", "int64", "uint32", "uint64") and attribute is not None:
+    if (
+        kind.dtype.name in ("float32", "float64", "int32", "int64", "uint32", "uint64")
+        and attribute is not None
+    ):
         return np.array(attribute).astype(kind.dtype).reshape(kind.shape)
     return _parsed(text[len("dense<") : text.rindex("> : ")], kind)
 

@@ -28,7 +28,9 @@ def mesh(plan: Plan, sizes: Mapping[str, int]) -> tuple[list[Axis], list[int]]:
     return axes, shape
 
 
-def along(shape: Sequence[int], dims: Sequence[int], members: Sequence[Sequence[int]] | None = None) -> Groups:
+def along(
+    shape: Sequence[int], dims: Sequence[int], members: Sequence[Sequence[int]] | None = None
+) -> Groups:
     """Groups along some dimensions of a mesh, the first one major, or parts of them.
 
     Args:
@@ -102,7 +104,11 @@ def allowed(plan: Plan, sizes: Mapping[str, int]) -> set[Groups]:
     wanted = {collective.groups for collective in expected(plan, sizes) if collective.groups}
     free = set(_free(plan, axes, shape))
     for leaf in plan.leaves.values():
-        if leaf.communicates and not isinstance(leaf, (Ppermute, Pshuffle)) and not getattr(leaf, "groups", ""):
+        if (
+            leaf.communicates
+            and not isinstance(leaf, (Ppermute, Pshuffle))
+            and not getattr(leaf, "groups", "")
+        ):
             free.update(_dims(plan, leaf.names, axes))
     for count in range(1, len(shape) + 1):
         for dims in itertools.combinations(sorted(free), count):
@@ -180,7 +186,7 @@ def unexpected(plan: Plan, sizes: Mapping[str, int], seen: list[Collective]) -> 
             crossing = {pair for pair in collective.pairs if pair[0] != pair[1]}
             known = any(_same_moves(crossing, table) for table in steps)
             own = "ppermute" in collective.source  # a leaf's, not a step of something else
-            if not known and (own or not _within(crossing, groups)):
+            if crossing and not known and (own or not _within(crossing, groups)):
                 wrong.append(collective)
         elif collective.groups not in groups and _talks(collective.groups):
             wrong.append(collective)
@@ -193,6 +199,4 @@ def _same_moves(crossing: set[tuple[int, int]], table: Pairs) -> bool:
 
 def _within(crossing: set[tuple[int, int]], groups: set[Groups]) -> bool:
     """Whether a permutation is a step of a collective that the compiler takes apart: it stays inside the groups."""
-    return any(
-        all(any(set(pair) <= group for group in grouping) for pair in crossing) for grouping in groups
-    )
+    return any(all(any(set(pair) <= group for group in grouping) for pair in crossing) for grouping in groups)

@@ -40,7 +40,8 @@ class Compiled:
     def stable_text(self) -> str:
         """The text without what says where in a Python file an operation comes from."""
         body = re.sub(r", metadata=\{[^}]*\}", "", self.text)
-        return "\n".join(line for line in body.splitlines() if " = " in line or line.endswith("{"))
+        kept = [line for line in body.splitlines() if " = " in line or line.endswith("{")]
+        return "\n".join([str([device.id for device in self.devices]), *kept])
 
     @property
     def devices(self) -> tuple[Any, ...]:
