@@ -528,7 +528,7 @@ def _broadcast(instruction: Instruction, operands: Values) -> Any:
     shape = [1] * len(kind.shape)
     for d, place in enumerate(places):
         shape[place] = operands[0].shape[d]
-    order = np.argsort(places) if places else []
+    order = [int(d) for d in np.argsort(places)]
     return np.broadcast_to(operands[0].transpose(order).reshape(shape), kind.shape)
 
 
@@ -627,7 +627,7 @@ def _kept(shape: Sequence[int], low: Sequence[int], high: Sequence[int]) -> list
 
 
 def _reverse(instruction: Instruction, operands: Values) -> Any:
-    return np.flip(operands[0], _list(instruction.attributes["dimensions"]))
+    return np.flip(operands[0], tuple(_list(instruction.attributes["dimensions"])))
 
 
 def _reduce(instruction: Instruction, operands: Values) -> Values:

@@ -98,7 +98,7 @@ def expand(text: str, devices: int) -> list[list[int]]:
         return numbers.transpose(order or None).reshape(shape).tolist()
     mesh = re.fullmatch(r"mesh\[([^\]]*)\](?:, device_ids=\((.*?)\))? \{([^}]*)\}", text)
     if mesh:
-        return _of_mesh(*mesh.groups(), text)
+        return _of_mesh(mesh.group(1), mesh.group(2), mesh.group(3), text)
     raise NotApplicable(f"replica groups in a form that is not known here: {text[:120]}")
 
 

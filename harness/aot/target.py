@@ -81,7 +81,7 @@ class Compiler:
             raise UsageError(
                 f"--backend {target.name}: {str(error).strip().splitlines()[0][:300]} ({_hint(target)})"
             ) from error
-        self.devices = sorted(made.devices, key=lambda device: device.id)
+        self.devices: list[Any] = sorted(made.devices, key=_number)
         if len(self.devices) != target.devices:
             raise UsageError(
                 f"--backend {target.name}: the compiler made {len(self.devices)} devices of it, not {target.devices}"
@@ -140,6 +140,10 @@ class Compiler:
 
 
 _PMAP = jax.pmap
+
+
+def _number(device: Any) -> int:
+    return device.id
 
 
 @functools.lru_cache(maxsize=64)

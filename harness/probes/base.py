@@ -20,6 +20,7 @@ class Probe:
       imports: further import lines.
       requires: a Python module it needs beside JAX's own dependencies, or "".
       alone: whether it is about a single process: in a run of several it says nothing.
+      optional: whether a backend may say that it does not implement this.
     """
 
     rule: str
@@ -31,6 +32,7 @@ class Probe:
     imports: tuple[str, ...] = ()
     requires: str = ""
     alone: bool = True
+    optional: bool = False
 
     def lines(self) -> list[str]:
         """The source, dedented."""
