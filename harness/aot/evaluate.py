@@ -550,6 +550,10 @@ def _bitcast(instruction: Instruction, operands: Values) -> Any:
     """The same elements in memory under another shape: layouts list dimensions from the minor one on."""
     kind, x = instruction.types[0], operands[0]
     assert kind is not None
+    if (
+        not kind.shape and x.size > 1 and x.dtype.itemsize == kind.dtype.itemsize
+    ):  # in a region, on a whole array
+        return np.ascontiguousarray(x).view(kind.dtype).reshape(x.shape)
     source = _list(instruction.attributes.get("source_layout", range(x.ndim)[::-1]))
     result = _list(instruction.attributes.get("result_layout", range(len(kind.shape))[::-1]))
     if len(source) != x.ndim or len(result) != len(kind.shape):

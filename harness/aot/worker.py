@@ -10,6 +10,7 @@ from typing import Any
 from harness import check, worker
 from harness.aot import check as aot
 from harness.backends import NAMED
+from harness.errors import UsageError
 
 
 @functools.cache
@@ -21,7 +22,10 @@ def way() -> check.Way:
 def handle(request: dict[str, Any]) -> Any:
     """Answers a request as `harness.check.handle` does."""
     if request.get("facts"):
-        return aot.facts(os.environ[NAMED])
+        try:
+            return aot.facts(os.environ[NAMED])
+        except UsageError as error:
+            return {"unusable": str(error)}
     return check.handle(request, way())
 
 
