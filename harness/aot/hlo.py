@@ -104,10 +104,9 @@ def expand(text: str, devices: int) -> list[list[int]]:
 
 def _of_mesh(axes: str, device_ids: str | None, within: str, text: str) -> list[list[int]]:
     """Groups along some axes of a mesh whose devices are numbered row by row (or as `device_ids` says)."""
-    sizes = {name: int(size) for name, size in re.findall(r"'?([^',=\s]+)'?=(\d+)", axes)}
-    names = re.findall(r"'([^']+)'|([\w.]+)", within)
-    chosen = [a or b for a, b in names]
-    if not set(chosen) <= set(sizes) or ":" in within:
+    sizes = {name: int(size) for name, size in re.findall(r"'([^']*)'=(\d+)", axes)}
+    chosen = re.findall(r"'([^']*)'", within)
+    if not set(chosen) <= set(sizes) or re.search(r"':", within):  # a part of an axis
         raise NotApplicable(f"replica groups in a form that is not known here: {text[:120]}")
     count = int(np.prod(list(sizes.values())))
     numbers = np.arange(count)

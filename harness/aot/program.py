@@ -122,7 +122,7 @@ class _Reader:
         for operation in self.module.body.operations:
             if operation.operation.name == "sdy.mesh":
                 name = str(operation.attributes["sym_name"]).strip('"')
-                axes = re.findall(r'"?([\w.]+)"?\s*=\s*(\d+)', str(operation.attributes["mesh"]))
+                axes = re.findall(r'"([^"]+)"\s*=\s*(\d+)', str(operation.attributes["mesh"]))
                 self.meshes[name] = [(axis, int(size)) for axis, size in axes]
         for operation in self.module.body.operations:
             if operation.operation.name == "func.func":
