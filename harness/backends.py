@@ -30,6 +30,7 @@ KEYS: dict[str, type] = {
     "deadline": float,
     "devices": int,
     "environment": dict,
+    "alone": dict,
     "plugin": str,
     "library": str,
 }
@@ -48,6 +49,7 @@ class Backend:
       deadline: seconds one program may take.
       default_devices: how many virtual devices there are unless somebody says otherwise.
       forced: variables set whatever the user has set: they are what the name asks for.
+      alone: variables set besides for a process that sees one chip only.
       worker: the module that runs cases.
     """
 
@@ -58,6 +60,7 @@ class Backend:
     deadline: float
     default_devices: int = DEFAULT_DEVICES
     forced: dict[str, str] = dataclasses.field(default_factory=dict)
+    alone: dict[str, str] = dataclasses.field(default_factory=dict)
     worker: str = "harness.worker"
 
     def variables(self, devices: int | None, chip: int | None = None) -> dict[str, str]:
@@ -69,6 +72,7 @@ class Backend:
             flags = re.sub(rf"{DEVICE_FLAG}=\S*", "", flags)
             variables["XLA_FLAGS"] = f"{flags} {DEVICE_FLAG}={devices or self.default_devices}".strip()
         if chip is not None and self.visible:
+            variables |= {key: value for key, value in self.alone.items() if key not in os.environ}
             variables[self.visible] = str(chip)
         return variables
 
@@ -106,6 +110,7 @@ def _read(stem: str, asked: str) -> Backend:
         str(table.get("visible", "")),
         float(table.get("deadline", 60.0)),
         int(table.get("devices", DEFAULT_DEVICES)),
+        alone={key: str(value) for key, value in table.get("alone", {}).items()},
     )
     if "plugin" not in table:
         return backend

@@ -91,7 +91,7 @@ def test_a_plugin_is_a_file_and_no_code(monkeypatch: pytest.MonkeyPatch, tmp_pat
 @pytest.mark.parametrize(
     "text, told",
     [
-        ("deadlin = 3", "unknown key deadlin; known: deadline, devices"),
+        ("deadlin = 3", "unknown key deadlin; known: alone, deadline, devices"),
         ('deadline = "long"', "deadline is 'long', should be of type float"),
         ("devices = true", "devices is True, should be of type int"),
         ("[environment", "Expected"),
@@ -109,3 +109,12 @@ def test_a_wrong_file_is_told_with_its_key(
 def test_every_shipped_file_can_be_read() -> None:
     for path in backends.FOLDER.glob("*.toml"):
         assert set(backends._table(path)) <= set(backends.KEYS)
+
+
+def test_a_worker_that_sees_one_chip_is_told_that_it_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TPU_VISIBLE_CHIPS", raising=False)
+    tpu = backends.load("tpu")
+    assert tpu.variables(None, 3)["TPU_VISIBLE_CHIPS"] == "3"
+    assert tpu.variables(None, 3)["TPU_CHIPS_PER_PROCESS_BOUNDS"] == "1,1,1"
+    assert not {"TPU_VISIBLE_CHIPS", "TPU_CHIPS_PER_PROCESS_BOUNDS"} & set(tpu.variables(None))
+    assert backends.load("gpu").variables(None, 2)["CUDA_VISIBLE_DEVICES"] == "2"
