@@ -88,6 +88,7 @@ class Run:
         self.is_worker = hasattr(config, "workerinput")
         self.started = time.time()
         self.promised: set[str] = set()
+        backends.load(config.getoption("--backend"))  # a wrong name ends the run before it starts
         self.lines = self._select()
         self.folder = self._folder()
         self._session: Session | None = None
