@@ -17,7 +17,7 @@ from harness.layers.probe import ProbeLeaf
 from harness.program import Plan, plan, unit_of
 from harness.render import Rendered, render
 from harness.reproduce import reproducer
-from harness.run import Loaded, observe
+from harness.run import Loaded, Watch, observe
 from harness.verdicts import Finding, Kind, Verdict
 
 PRIORITY = (Kind.STALE, Kind.RAISED, Kind.WRONG_VALUE, Kind.WRONG_SHAPE, Kind.WRONG_DTYPE, Kind.NOT_RAISED)
@@ -41,15 +41,22 @@ def spelling() -> compat.Spelling:
     return compat.spelling(jax.__version__)
 
 
-def check_line(line: str) -> list[dict[str, Any]]:
-    """One result for each case of the line: case, verdict, kind, rule, rules, message, also, seconds."""
+def check_line(line: str, apart: bool = True, watch: Watch | None = None) -> list[dict[str, Any]]:
+    """One result for each case of the line: case, verdict, kind, rule, rules, message, also, seconds.
+
+    Args:
+      line: one or several cases.
+      apart: whether a program that fails as a whole is followed by one for each of its cases. Where several processes
+        run the line, one of them may not decide that alone.
+      watch: is told of every step.
+    """
     results = []
     for _, group in itertools.groupby(parse_line(line), key=unit_of):
-        results += _check_program(list(group))
+        results += _check_program(list(group), apart, watch)
     return results
 
 
-def _check_program(cases: list[Case]) -> list[dict[str, Any]]:
+def _check_program(cases: list[Case], apart: bool, watch: Watch | None) -> list[dict[str, Any]]:
     start = time.perf_counter()
     try:
         typed = plan(cases[0], tuple(case.leaf for case in cases[1:]))
@@ -59,9 +66,9 @@ def _check_program(cases: list[Case]) -> list[dict[str, Any]]:
     if missing:
         return [_result(case, Verdict.NOT_APPLICABLE, message=missing) for case in cases]
     rendered = render(typed, spelling())
-    findings = _findings(rendered)
-    if len(cases) > 1 and findings.get(""):
-        return [result for case in cases for result in _check_program([case])]
+    findings = _findings(rendered, watch)
+    if apart and len(cases) > 1 and findings.get(""):
+        return [result for case in cases for result in _check_program([case], apart, watch)]
     declined = _declined(typed, findings) or _rounds(typed, findings)
     if declined:
         return [_result(case, Verdict.NOT_APPLICABLE, message=declined) for case in cases]
@@ -78,6 +85,8 @@ def _missing_capability(typed: Plan) -> str:
             return f"needs the Python module {probe.requires}"
         if probe.alone and jax.process_count() > 1:
             return "a law of a single process"
+        if probe.processes > jax.process_count():
+            return f"needs {probe.processes} processes"
         if compat.version(jax.__version__) < compat.version(probe.since or "0"):
             return f"the law {probe.rule} is held against JAX {probe.since} and later here"
         return f"needs {probe.devices} devices" if probe.devices > jax.device_count() else ""
@@ -125,7 +134,7 @@ def _devices(typed: Plan, sizes: dict[str, int]) -> int:
 _numbers = itertools.count()
 
 
-def _findings(rendered: Rendered) -> dict[str, list[Finding]]:
+def _findings(rendered: Rendered, watch: Watch | None) -> dict[str, list[Finding]]:
     """Runs the module and judges it; whatever it raises outside its steps is a finding too."""
     loaded = Loaded(rendered.source, f"<case {next(_numbers)}>")
     try:
@@ -133,7 +142,7 @@ def _findings(rendered: Rendered) -> dict[str, list[Finding]]:
         if error:
             return {"": [Finding(rendered.plan.case.rule, Kind.RAISED, f"while being defined: {error}")]}
         expected = judge.expectations(rendered.plan, loaded.operand)
-        return judge.judge(rendered.plan, expected, list(observe(loaded, len(expected))))
+        return judge.judge(rendered.plan, expected, list(observe(loaded, len(expected), watch)))
     finally:
         loaded.close()
 

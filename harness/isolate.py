@@ -159,11 +159,20 @@ class Runner:
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any] | Death:
         """The answer to a request, or how the runner died of it (it is gone then)."""
+        self.send(request, seconds)
+        return self.receive(seconds)
+
+    def send(self, request: Mapping[str, Any], seconds: float) -> None:
+        """Sends a request, the answer to which is received later; a runner that is gone shows itself then."""
         if "line" in request:
             self.history.append(request["line"])
         self.channel.settimeout(seconds)
-        try:
+        with contextlib.suppress(TimeoutError, ConnectionError):
             self.channel.sendall(json.dumps(request).encode() + b"\n")
+
+    def receive(self, seconds: float) -> dict[str, Any] | Death:
+        """The answer to what was sent, or how the runner died of it (it is gone then)."""
+        try:
             line = self.answers.read(seconds)
         except TimeoutError:
             return self._die(hang=True)

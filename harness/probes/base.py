@@ -20,6 +20,7 @@ class Probe:
       imports: further import lines.
       requires: a Python module it needs beside JAX's own dependencies, or "".
       alone: whether it is about a single process: in a run of several it says nothing.
+      processes: how many processes it needs.
     """
 
     rule: str
@@ -31,6 +32,7 @@ class Probe:
     imports: tuple[str, ...] = ()
     requires: str = ""
     alone: bool = True
+    processes: int = 1
 
     def lines(self) -> list[str]:
         """The source, dedented."""
