@@ -6,8 +6,9 @@ to say of it, `settled` when the verdict on a case is final.
 
 from __future__ import annotations
 
+import collections
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from harness.journal import Lines
 from harness.report.write import replace
 
 FOLDER = "ranks"
+BEGUN_AT_MOST = 3
+"""A line that takes the supervisor with it so often is not begun again: a run that is resumed must end."""
 
 
 class RankJournal:
@@ -28,7 +31,11 @@ class RankJournal:
 
     def __init__(self, folder: Path, rank: int):
         self.folder, self.rank = folder / FOLDER, rank
-        self._lines = Lines(self.folder / f"{rank}.jsonl")
+        self.path = self.folder / f"{rank}.jsonl"
+        before = list(entries(self.path)) if self.path.exists() else []
+        self.begun = _unanswered(before)
+        self.known = {entry["settled"]["case"]: entry["settled"] for entry in before if "settled" in entry}
+        self._lines = Lines(self.path)
 
     def environment(self, facts: Mapping[str, Any]) -> None:
         try:
@@ -42,12 +49,32 @@ class RankJournal:
     def answered(self, answer: Mapping[str, Any]) -> None:
         self._lines.append({"answer": {key: value for key, value in answer.items() if key != "merged"}})
 
+    def lost(self, line: str) -> str:
+        """Why a line is not begun once more, or "": each time that it was, the supervisor was lost."""
+        count = self.begun[line]
+        return f"begun {count} times, and each time the supervisor was lost" if count >= BEGUN_AT_MOST else ""
+
     def settled(self, result: Mapping[str, Any]) -> None:
         """Notes a verdict; its texts are in the answers."""
+        self.known[result["case"]] = dict(result)
         self._lines.append({"settled": {k: v for k, v in result.items() if k not in ("reproducer", "log")}})
 
     def close(self) -> None:
         self._lines.close()
+
+
+def _unanswered(before: Iterable[Mapping[str, Any]]) -> collections.Counter[str]:
+    """How often each line was begun and no answer noted, so that whoever notes them was lost."""
+    found: collections.Counter[str] = collections.Counter()
+    open_ = ""
+    for entry in before:
+        if "start" in entry:
+            open_ = entry["start"]
+            found[open_] += 1
+        elif "answer" in entry and open_:
+            found[open_] -= 1
+            open_ = ""
+    return found
 
 
 def entries(path: Path) -> Iterator[dict[str, Any]]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import collections
 import os
 import socket
-import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from harness import compat
+from harness import expectations
 from harness.backends import Backend
 from harness.case import Case, line_of, parse_line
 from harness.errors import UsageError
@@ -24,6 +23,7 @@ from harness.multihost.group import Answer, Group
 from harness.multihost.merge import BAD, merge
 from harness.multihost.ranks import RankJournal
 from harness.multihost.world import World
+from harness.parameters import parameters
 from harness.session import CONFIRMED_ALIKE, FRESH_RUNS, RUNNER_LINES, write_down
 from harness.verdicts import Verdict
 
@@ -57,6 +57,9 @@ class Ranks(Protocol):
     def fresh(self) -> None:
         """Has the next line run in a new group."""
 
+    def lost(self, line: str) -> str:
+        """Why a line is not begun once more, or ""."""
+
     def settled(self, result: Result) -> None:
         """Notes a final result."""
 
@@ -69,11 +72,11 @@ class Checker:
 
     Args:
       ranks: whoever has them.
-      journal: where verdicts go.
+      journal: where verdicts go, or None where only the ranks' own journals are written.
       entries: the expectations that hold here; filled in by whoever starts it.
     """
 
-    def __init__(self, ranks: Ranks, journal: Journal):
+    def __init__(self, ranks: Ranks, journal: Journal | None):
         self.ranks, self.journal = ranks, journal
         self.entries: list[Expectation] = []
         self._confirmed: collections.Counter[tuple[Any, ...]] = collections.Counter()
@@ -84,19 +87,26 @@ class Checker:
 
     def close(self) -> None:
         self.ranks.close()
+        if self.journal is not None:
+            self.journal.close()
 
     def check(self, line: str) -> list[Result]:
         """Final results of a line's cases, written to the journal."""
         cases = parse_line(line)
         declined = self.ranks.world.declines(cases[0])
-        if declined:
-            results = [_not_applicable(case, declined) for case in cases]
+        lost = self.ranks.lost(line)
+        if declined or lost:
+            verdict = Verdict.NOT_APPLICABLE if declined else Verdict.CRASH
+            results = [_not_run(case, verdict, declined or lost) for case in cases]
         else:
             results = self._decided(cases)
         written = []
         for case, result in zip(cases, results, strict=True):
             self.ranks.settled(result)
-            written.append(write_down(result, case, self.entries, self.journal))
+            if self.journal is None:
+                written.append(expectations.settle(result, parameters(case), self.entries))
+            else:
+                written.append(write_down(result, case, self.entries, self.journal))
         return written
 
     def _decided(self, cases: Sequence[Case]) -> list[Result]:
@@ -141,12 +151,12 @@ class Checker:
         return {**first, "verdict": Verdict.FLAKY, "message": message}
 
 
-def _not_applicable(case: Case, reason: str) -> Result:
+def _not_run(case: Case, verdict: Verdict, reason: str) -> Result:
     return {
         "case": str(case),
         "rule": case.rule,
         "rules": [case.rule],
-        "verdict": Verdict.NOT_APPLICABLE,
+        "verdict": verdict,
         "kind": "",
         "message": reason,
         "also": [],
@@ -182,7 +192,7 @@ class LocalRanks:
             if all(isinstance(answer, dict) for answer in answers):
                 break
             if attempt == JOIN_TRIES - 1:
-                log = "\n".join(_say(answer) for answer in answers if isinstance(answer, Death))
+                log = "\n".join(say(answer) for answer in answers if isinstance(answer, Death))
                 raise BackendError(f"the ranks could not be started:\n{log}")
             self.fresh()
         joined = [answer["results"] for answer in answers if isinstance(answer, dict)]
@@ -248,6 +258,9 @@ class LocalRanks:
             self._group.kill()
             self._group = None
 
+    def lost(self, line: str) -> str:
+        return self.journals[0].lost(line)
+
     def settled(self, result: Result) -> None:
         for journal in self.journals:
             journal.settled(result)
@@ -270,7 +283,7 @@ def died(line: str, death: Death, group: Group, place: int, rank: int, deadline:
     progress, at = group.progress(place)
     stopped = place in group.stopped
     verdict = Verdict.HANG if death.hang else Verdict.CRASH
-    message = "its process is stopped" if stopped else _say(death) if not death.hang else f"no answer within {deadline:.0f} s"
+    message = "its process is stopped" if stopped else say(death) if not death.hang else f"no answer within {deadline:.0f} s"
     results = [
         {
             "case": str(case),
@@ -298,7 +311,7 @@ def died(line: str, death: Death, group: Group, place: int, rank: int, deadline:
     }
 
 
-def _say(death: Death) -> str:
+def say(death: Death) -> str:
     """How a process ended, with the first thing it wrote."""
     if death.hang:
         return "no answer"
