@@ -28,7 +28,7 @@ from harness.multihost.supervise import (
     WorldError,
     check_world,
     died,
-    say,
+    refusal,
     variables,
 )
 from harness.multihost.world import World
@@ -149,11 +149,14 @@ class ClusterRank:
         for meeting in range(MEETINGS):
             self.fresh()
             answer = self._join()
-            if isinstance(answer, dict):
+            refused = refusal(answer)
+            if isinstance(answer, dict) and not refused:
                 check_world(answer["results"], self.given.expected or answer["results"]["count"])
                 return answer["results"]
+            if "should be defined" in refused:  # JAX's words where it finds no cluster
+                raise UsageError(f"JAX finds no cluster: give --coordinator_address=HOST:PORT of rank 0 ({refused})")
             time.sleep(1 + meeting)
-        raise BackendError(f"the ranks could not meet in {MEETINGS} attempts: {say(answer)}\n{answer.log}")
+        raise BackendError(f"the ranks could not meet in {MEETINGS} attempts: {refused}")
 
     def _join(self) -> Answer:
         if self._parent is None or self._parent.process.poll() is not None:

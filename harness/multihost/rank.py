@@ -47,7 +47,7 @@ class Rank:
         self.channel: Channel | None = None
         self.stages = 0
         self.stage_file: int | None = None
-        self.lines = 0
+        self.lines = self.tells = 0
         self.digests: dict[str, dict[str, str]] = {}
 
     def handle(self, request: dict[str, Any]) -> Any:
@@ -60,13 +60,19 @@ class Rank:
     # Meeting
 
     def join(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Joins the others and compares what each sees; `differ` names those that see something else."""
+        """Joins the others and compares what each sees; `differ` names those that see something else.
+
+        `refused` says why JAX did not let this process join.
+        """
         from harness import compat
         from harness.multihost.agreement import Agreement
 
         self.stage_file = os.open(request["stage"], os.O_WRONLY | os.O_CREAT, 0o600)
         self.stage("joining")
-        compat.join_processes(**request["join"])
+        try:
+            compat.join_processes(**request["join"])
+        except (ValueError, RuntimeError) as error:
+            return {"refused": f"{type(error).__name__}: {error}"}
         import jax
 
         self.stage("starting the backend")
@@ -84,9 +90,10 @@ class Rank:
         """What every supervisor had to say, by rank."""
         assert self.channel is not None
         self.stage("telling what was decided before")
+        self.tells += 1
         text = json.dumps(request["tell"])
         return self.channel.exchange(
-            "tell", text, lambda said: {"told": {rank: json.loads(t) for rank, t in said.items()}}, request["seconds"]
+            f"tell/{self.tells}", text, lambda said: {"told": {rank: json.loads(t) for rank, t in said.items()}}, request["seconds"]
         )
 
     def stage(self, text: str) -> None:

@@ -81,7 +81,8 @@ def local(options: Options, world: World, results: str | None, resume: str | Non
     lines = [kept for line in options.lines(world) if (kept := _left(line, done))]
     promised = {str(case) for line in options.lines(world) for case in parse_line(line)}
     ranks = LocalRanks(options.chosen_backend(), world, folder, *([module] if module else []))
-    checker = Checker(ranks, journal.Journal(folder))
+    written = journal.Journal(folder)
+    checker = Checker(ranks, written)
     try:
         facts = checker.start()
         checker.entries = known(options.expectations, facts)
@@ -92,6 +93,7 @@ def local(options: Options, world: World, results: str | None, resume: str | Non
                 _show(result)
     finally:
         checker.close()
+        written.close()
     return report(folder, promised)
 
 

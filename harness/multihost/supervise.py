@@ -87,8 +87,6 @@ class Checker:
 
     def close(self) -> None:
         self.ranks.close()
-        if self.journal is not None:
-            self.journal.close()
 
     def check(self, line: str) -> list[Result]:
         """Final results of a line's cases, written to the journal."""
@@ -189,12 +187,12 @@ class LocalRanks:
         """Starts the ranks; raises BackendError when they cannot, WorldError when they are not one world."""
         for attempt in range(JOIN_TRIES):
             answers = self._join()
-            if all(isinstance(answer, dict) for answer in answers):
+            refused = [why for answer in answers if (why := refusal(answer))]
+            if not refused:
                 break
-            if attempt == JOIN_TRIES - 1:
-                log = "\n".join(say(answer) for answer in answers if isinstance(answer, Death))
-                raise BackendError(f"the ranks could not be started:\n{log}")
             self.fresh()
+            if attempt == JOIN_TRIES - 1:
+                raise BackendError("the ranks could not be started:\n" + "\n".join(dict.fromkeys(refused)))
         joined = [answer["results"] for answer in answers if isinstance(answer, dict)]
         check_world(joined[0], self.world.processes)
         self.facts = joined[0]["facts"] | {"world": str(self.world)}
@@ -309,6 +307,13 @@ def died(line: str, death: Death, group: Group, place: int, rank: int, deadline:
         "digests": {},
         "merged": None,
     }
+
+
+def refusal(answer: Answer) -> str:
+    """Why a rank did not join the others, or ""."""
+    if isinstance(answer, Death):
+        return f"{say(answer)}\n{answer.log}".strip()
+    return str(answer["results"].get("refused", ""))
 
 
 def say(death: Death) -> str:
