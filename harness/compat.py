@@ -119,7 +119,9 @@ def before_compiling(call: Callable[[Callable[[], str], list[Any]], None]) -> bo
     if original is None:
         return False
 
-    def compile_or_get_cached(backend: Any, computation: Any, devices: Any, *rest: Any, **options: Any) -> Any:
+    def compile_or_get_cached(
+        backend: Any, computation: Any, devices: Any, *rest: Any, **options: Any
+    ) -> Any:
         import numpy as np
 
         call(lambda: computation.operation.get_asm(enable_debug_info=False), list(np.asarray(devices).flat))

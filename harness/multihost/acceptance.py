@@ -12,4 +12,7 @@ NAME = "cluster"
 
 def lines(world: World) -> list[str]:
     """The lines for a world, the world check first."""
-    return ["probe(device_order)", f"jit > shard_map(i:{world.total}) > psum(i) | dtype=int32 shape=scalar payload=origin"]
+    return [
+        "probe(device_order)",
+        f"jit > shard_map(i:{world.total}) > psum(i) | dtype=int32 shape=scalar payload=origin",
+    ]

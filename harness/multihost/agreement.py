@@ -96,7 +96,9 @@ def ranks(numbers: list[int]) -> str:
 
 def _who(decision: dict[str, Any]) -> str:
     if decision["even"]:
-        return f"{ranks(decision['differ'])} would run different programs, and no majority says whose is right"
+        return (
+            f"{ranks(decision['differ'])} would run different programs, and no majority says whose is right"
+        )
     return f"{ranks(decision['differ'])} would run another program than the others"
 
 
@@ -116,11 +118,13 @@ def _differences(texts: Texts) -> dict[str, Any]:
     first = min(programs)
     for rank in sorted(programs):
         if programs[rank]["devices"] != programs[first]["devices"]:
-            orders = f"{programs[first]['devices']} (rank {first}) and {programs[rank]['devices']} (rank {rank})"
+            orders = (
+                f"{programs[first]['devices']} (rank {first}) and {programs[rank]['devices']} (rank {rank})"
+            )
             return {"message": f"devices {orders}"}
         if programs[rank]["text"] != programs[first]["text"]:
-            lines = [programs[k]["text"].splitlines() for k in (first, rank)]
-            diff = difflib.unified_diff(*lines, lineterm="", n=0)
+            one, other = (programs[k]["text"].splitlines() for k in (first, rank))
+            diff = difflib.unified_diff(one, other, lineterm="", n=0)
             changed = [line for line in diff if line[:1] in "+-" and line[:3] not in ("+++", "---")]
             quoted = "\n".join(line[:300] for line in changed[: 2 * SHOWN])
             return {"message": f"lowered programs of ranks {first} (-) and {rank} (+):\n{quoted}"}

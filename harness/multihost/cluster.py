@@ -107,8 +107,16 @@ class ClusterRank:
       folder: results folder, shared by all ranks or of this host alone.
     """
 
-    def __init__(self, backend: Backend, devices: int | None, given: Arguments, folder: Path, module: str = MODULE):
-        self.backend, self.devices, self.given, self.folder, self.module = backend, devices, given, folder, module
+    def __init__(
+        self, backend: Backend, devices: int | None, given: Arguments, folder: Path, module: str = MODULE
+    ):
+        self.backend, self.devices, self.given, self.folder, self.module = (
+            backend,
+            devices,
+            given,
+            folder,
+            module,
+        )
         self.deadline = backend.deadline
         self.world = World(1, 1)
         self.facts: dict[str, Any] = {}
@@ -154,7 +162,9 @@ class ClusterRank:
                 check_world(answer["results"], self.given.expected or answer["results"]["count"])
                 return answer["results"]
             if "should be defined" in refused:  # JAX's words where it finds no cluster
-                raise UsageError(f"JAX finds no cluster: give --coordinator_address=HOST:PORT of rank 0 ({refused})")
+                raise UsageError(
+                    f"JAX finds no cluster: give --coordinator_address=HOST:PORT of rank 0 ({refused})"
+                )
             time.sleep(1 + meeting)
         raise BackendError(f"the ranks could not meet in {MEETINGS} attempts: {refused}")
 
@@ -282,7 +292,12 @@ class ClusterRank:
 def _short(answer: dict[str, Any]) -> dict[str, Any]:
     """An answer as the other supervisors need it."""
     results = [
-        {**each, "reproducer": None, "message": each["message"][:TOLD_TEXT], "log": (each.get("log") or "")[:TOLD_TEXT]}
+        {
+            **each,
+            "reproducer": None,
+            "message": each["message"][:TOLD_TEXT],
+            "log": (each.get("log") or "")[:TOLD_TEXT],
+        }
         for each in answer["results"]
     ]
     return {**answer, "results": results, "digests": {}}

@@ -149,7 +149,12 @@ def _unsettled(
         return None
     base = next(iter([*settled.values(), *(answer["results"][0] for answer in answers.values())]))
     named = ", ".join(f"rank {rank}" for rank in sorted(without))
-    return {**base, "verdict": Verdict.MISSING, "message": f"{named} did not settle it", "culprits": sorted(without)}
+    return {
+        **base,
+        "verdict": Verdict.MISSING,
+        "message": f"{named} did not settle it",
+        "culprits": sorted(without),
+    }
 
 
 def _entries(folder: Path, facts: dict[str, Any]) -> list[Expectation]:

@@ -8,12 +8,15 @@ import select
 import signal
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.isolate import Death, Parent, Runner
 
+LOOK_SECONDS = 0.5
+"""How often it is seen whether a rank is stopped (SIGSTOP, a debugger)."""
+STOPPED_SECONDS = 4.0
 LINGER_SECONDS = 1.0
 """After a death, time for the others to say what they still can: those inside a collective cannot."""
 ANSWER_SECONDS = 10.0
@@ -44,14 +47,17 @@ class Group:
             runner.send(request, ANSWER_SECONDS)
         answers: dict[int, Answer] = {}
         deadline = time.monotonic() + seconds
+        since: dict[int, float] = {}
         while len(answers) < len(self.runners):
             waiting = {
                 runner.channel: place for place, runner in enumerate(self.runners) if place not in answers
             }
-            left = deadline - time.monotonic()
+            left = min(LOOK_SECONDS, deadline - time.monotonic())
             readable, _, _ = select.select(list(waiting), [], [], max(0.0, left))
-            if not readable:
+            if not readable and time.monotonic() > deadline:
                 break
+            if self._long_stopped(waiting.values(), since):
+                deadline = min(deadline, time.monotonic() + LINGER_SECONDS)
             for channel in readable:
                 place = waiting[channel]
                 answers[place] = self.runners[place].receive(ANSWER_SECONDS)
@@ -62,6 +68,16 @@ class Group:
                 self.stopped |= {place} if _is_stopped(runner.pid) else set()
                 answers[place] = runner.receive(0.001)
         return [answers[place] for place in range(len(self.runners))]
+
+    def _long_stopped(self, places: Iterable[int], since: dict[int, float]) -> bool:
+        """Whether some rank has been stopped for so long that it will not go on by itself."""
+        now = time.monotonic()
+        for place in places:
+            if _is_stopped(self.runners[place].pid):
+                since.setdefault(place, now)
+            else:
+                since.pop(place, None)
+        return any(now - start > STOPPED_SECONDS for start in since.values())
 
     def progress(self, place: int) -> tuple[int, str]:
         """How far a rank had come, as it noted itself: (number of stages, the last in words)."""
@@ -85,7 +101,11 @@ class Group:
 
 def _misses_someone(answer: Answer) -> bool:
     """Whether a rank has told its verdict to nobody: then some other did not come for it."""
-    return isinstance(answer, dict) and isinstance(answer["results"], dict) and answer["results"].get("merged", 0) is None
+    return (
+        isinstance(answer, dict)
+        and isinstance(answer["results"], dict)
+        and answer["results"].get("merged", 0) is None
+    )
 
 
 def _is_stopped(pid: int) -> bool:

@@ -93,7 +93,10 @@ class Rank:
         self.tells += 1
         text = json.dumps(request["tell"])
         return self.channel.exchange(
-            f"tell/{self.tells}", text, lambda said: {"told": {rank: json.loads(t) for rank, t in said.items()}}, request["seconds"]
+            f"tell/{self.tells}",
+            text,
+            lambda said: {"told": {rank: json.loads(t) for rank, t in said.items()}},
+            request["seconds"],
         )
 
     def stage(self, text: str) -> None:
@@ -237,7 +240,11 @@ def _refused(line: str, start: dict[str, Any]) -> list[dict[str, Any]]:
     from harness.verdicts import Kind, Verdict
 
     late = start["missing"]
-    message = f"ranks {late} did not come to compare: late or gone" if late else "the ranks were asked different lines"
+    message = (
+        f"ranks {late} did not come to compare: late or gone"
+        if late
+        else "the ranks were asked different lines"
+    )
     return [
         {
             "case": str(case),
@@ -262,7 +269,9 @@ def _lost(results: list[dict[str, Any]]) -> bool:
 
 def _summary(answer: dict[str, Any], count: int) -> dict[str, Any]:
     """The answer without what others do not need."""
-    results = [{**result, "reproducer": None, "message": result["message"][:2000]} for result in answer["results"]]
+    results = [
+        {**result, "reproducer": None, "message": result["message"][:2000]} for result in answer["results"]
+    ]
     return {**answer, "results": results, "digests": answer["digests"] if count <= DIGESTS_UP_TO else {}}
 
 

@@ -39,7 +39,10 @@ class RankJournal:
 
     def environment(self, facts: Mapping[str, Any]) -> None:
         try:
-            replace(self.folder / f"{self.rank}.environment.json", json.dumps(facts, indent=2, sort_keys=True) + "\n")
+            replace(
+                self.folder / f"{self.rank}.environment.json",
+                json.dumps(facts, indent=2, sort_keys=True) + "\n",
+            )
         except OSError as error:
             raise UsageError(f"results folder {self.folder} cannot be written: {error.strerror}") from error
 

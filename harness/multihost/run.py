@@ -151,7 +151,10 @@ def cluster(options: Options, given: Arguments, devices: int | None, results: st
         _work(rank, checker, bad)
     finally:
         checker.close()
-    print(f"rank {rank.rank} of {rank.world.processes}: {len(lines)} lines, {len(bad)} unexpected verdicts", flush=True)
+    print(
+        f"rank {rank.rank} of {rank.world.processes}: {len(lines)} lines, {len(bad)} unexpected verdicts",
+        flush=True,
+    )
     shared = all((folder / "ranks" / f"{k}.jsonl").exists() for k in range(rank.world.processes))
     if rank.rank == 0 and shared and not (folder / journal.RESULTS).exists():
         return merged([folder], folder, options.expectations)

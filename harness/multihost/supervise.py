@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from harness import expectations
 from harness.backends import Backend
 from harness.case import Case, line_of, parse_line
-from harness.errors import UsageError
 from harness.expectations import Expectation
 from harness.isolate import BackendError, Death, Parent
 from harness.journal import Journal
@@ -242,7 +241,9 @@ class LocalRanks:
         requests = [{"line": line, "seconds": self.deadline}] * self.world.processes
         answers = self._group.ask(requests, self.deadline + OVER_SECONDS)
         told = {
-            rank: answer["results"] if isinstance(answer, dict) else died(line, answer, self._group, rank, rank, self.deadline)
+            rank: answer["results"]
+            if isinstance(answer, dict)
+            else died(line, answer, self._group, rank, rank, self.deadline)
             for rank, answer in enumerate(answers)
         }
         if any(isinstance(answer, Death) or answer["results"]["merged"] is None for answer in answers):
@@ -281,7 +282,13 @@ def died(line: str, death: Death, group: Group, place: int, rank: int, deadline:
     progress, at = group.progress(place)
     stopped = place in group.stopped
     verdict = Verdict.HANG if death.hang else Verdict.CRASH
-    message = "its process is stopped" if stopped else say(death) if not death.hang else f"no answer within {deadline:.0f} s"
+    message = (
+        "its process is stopped"
+        if stopped
+        else say(death)
+        if not death.hang
+        else f"no answer within {deadline:.0f} s"
+    )
     results = [
         {
             "case": str(case),
@@ -321,7 +328,13 @@ def say(death: Death) -> str:
     if death.hang:
         return "no answer"
     status = death.status
-    how = "an unknown status" if status is None else f"signal {-status}" if status < 0 else f"exit code {status}"
+    how = (
+        "an unknown status"
+        if status is None
+        else f"signal {-status}"
+        if status < 0
+        else f"exit code {status}"
+    )
     first = next((text for text in death.log.splitlines() if text.strip()), "")
     return f"the process ended with {how}: {first[:300]}"
 

@@ -48,9 +48,9 @@ class World:
         if not any(axis.on_devices for axis in typed.axes):
             return "binds no axis over devices: each process would repeat what one does"
         for sizes in typed.steps:
-            reason = self._spans(mesh_size(typed, sizes), _order(case))
-            if reason:
-                return reason
+            left_out = self._spans(mesh_size(typed, sizes), _order(case))
+            if left_out:
+                return left_out
         return ""
 
     def _spans(self, count: int, order: str) -> str:
