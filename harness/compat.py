@@ -87,6 +87,7 @@ def entries(candidates: Iterable[Any]) -> int:
 
 DECLINES = (
     "NotImplementedError",
+    "UNIMPLEMENTED: ",
     "Make sure that the axis_name passed to jax.lax.ppermute is in the same order",
 )
 """How JAX words that it does not implement something, where a leaf may be declined."""

@@ -34,6 +34,8 @@ def parameters(case: Case) -> Parameters:
     found["leaf_over"] = _leaf_over(case)
     found["axes"] = (str(len(bindings)),)
     found["names_in_leaf"] = (str(len(case.leaf.names)),)
+    found["names_order"] = (_names_order(case),)
+    found["outside"] = _outside(case)
     steps = max((len(sizes) for _, sizes in bindings), default=1)
     met = {tuple(sizes[step % len(sizes)] for _, sizes in bindings) for step in range(steps)}
     found["environments"] = (str(len(met)),)
@@ -61,6 +63,21 @@ def _leaf_over(case: Case) -> tuple[str, ...]:
             bound.update((symbol, layer.word) for symbol, _ in layer.bindings)
     kinds = _unique(bound.get(name, "nothing") for name in case.leaf.names)
     return (*kinds, "mixed") if len(kinds) > 1 else kinds
+
+
+def _names_order(case: Case) -> str:
+    """Whether the leaf's names stand in the order in which they are bound, "bound", or not, "other"."""
+    bound = [symbol for layer in case.layers if isinstance(layer, Binder) for symbol, _ in layer.bindings]
+    places = [bound.index(name) for name in case.leaf.names if name in bound]
+    if len(places) < 2:
+        return "none"
+    return "bound" if places == sorted(places) else "other"
+
+
+def _outside(case: Case) -> tuple[str, ...]:
+    """The layers that stand around a binder and are none themselves."""
+    last = max((at for at, layer in enumerate(case.layers) if isinstance(layer, Binder)), default=0)
+    return _unique(layer.word for layer in case.layers[:last] if not isinstance(layer, Binder))
 
 
 def _options(case: Case) -> Iterable[str]:

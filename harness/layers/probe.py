@@ -6,7 +6,7 @@ import dataclasses
 from typing import ClassVar
 
 from harness.errors import Illegal
-from harness.layers.base import Param
+from harness.layers.base import Param, Scope
 from harness.layers.leaves import Leaf
 from harness.probes import PROBES
 from harness.probes.base import Probe
@@ -34,6 +34,10 @@ class ProbeLeaf(Leaf):
     @property
     def probe(self) -> Probe:
         return PROBES[self.names[0]]
+
+    def declined(self, scope: Scope) -> bool:
+        """Some public functions exist for some backends only."""
+        return self.probe.optional
 
     def check(self) -> None:
         """Raises Illegal unless the value is one the probe has."""

@@ -21,6 +21,7 @@ class Probe:
       requires: a Python module it needs beside JAX's own dependencies, or "".
       alone: whether it is about a single process: in a run of several it says nothing.
       processes: how many processes it needs.
+      optional: whether a backend may say that it does not implement this.
     """
 
     rule: str
@@ -33,6 +34,7 @@ class Probe:
     requires: str = ""
     alone: bool = True
     processes: int = 1
+    optional: bool = False
 
     def lines(self) -> list[str]:
         """The source, dedented."""

@@ -652,6 +652,18 @@ def _independent(result: Result) -> list[tuple[str, tuple[str, ...]]]:
 
 
 DERIVED = frozenset(
-    {"program", "outer", "leaf_over", "mode", "axes", "environments", "names_in_leaf", "count", "check"}
+    [
+        "program",
+        "outer",
+        "outside",
+        "leaf_over",
+        "mode",
+        "axes",
+        "environments",
+        "names_in_leaf",
+        "names_order",
+        "count",
+        "check",
+    ]
 )
 """Parameters that follow from others: a difference in them is said by those."""

@@ -23,6 +23,8 @@ WORDS = {
     "outer": "outermost layer",
     "leaf_over": "collective over",
     "names_in_leaf": "number of names in the collective",
+    "names_order": "order of the collective's names",
+    "outside": "around a binder",
     "environments": "number of environments",
     "count": "trip count or branch",
     "check": "check_vma",
@@ -39,6 +41,8 @@ WEIGHTS = {
     "class": 1.1,
     "axes": 1.15,
     "names_in_leaf": 1.1,
+    "names_order": 1.1,
+    "outside": 1.2,
     "environments": 1.2,
     "mode": 1.15,
 }
