@@ -111,7 +111,7 @@ def _declined(typed: Plan, findings: dict[str, list[Finding]]) -> str:
         for f in found
         if any(word in f.message for word in compat.DECLINES)
     ]
-    return f"JAX does not implement this: {said[0].splitlines()[0]}" if said else ""
+    return f"{compat.DECLINED}: {said[0].splitlines()[0]}" if said else ""
 
 
 def _rounds(typed: Plan, findings: dict[str, list[Finding]]) -> str:

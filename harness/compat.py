@@ -91,6 +91,8 @@ DECLINES = (
     "Make sure that the axis_name passed to jax.lax.ppermute is in the same order",
 )
 """How JAX words that it does not implement something, where a leaf may be declined."""
+DECLINED = "JAX does not implement this"
+"""How that is said in a result."""
 
 
 # Several processes

@@ -46,6 +46,7 @@ class Channel:
         seconds: float,
         members: tuple[int, ...] | None = None,
         over: str = "",
+        last: Callable[[Mapping[str, Any]], bool] | None = None,
     ) -> dict[str, Any]:
         """The decision on what all members said; one that is missing after `seconds` is listed in it as `missing`.
 
@@ -56,6 +57,8 @@ class Channel:
           seconds: how long to wait for the others.
           members: ranks that take part (all).
           over: topic by which a member shows that it will not come any more.
+          last: says of a decision whether the group may end with it: then the member that decides, whose process may
+            hold the store, waits until the others have read it.
 
         Raises:
           TimeoutError: when the decision does not come.
@@ -68,9 +71,15 @@ class Channel:
             missing = [rank for rank in members if rank not in texts]
             decision = {**decide(texts), "missing": missing}
             self.client.key_value_set(f"{topic}!", json.dumps(decision))
+            if last is not None and last(decision):
+                came = tuple(member for member in texts if member != leader)
+                self._collect(f"{topic}/read", came, GRACE_SECONDS, "")
             self._forget(topic)
             return decision
-        return self._decision(topic, leader, seconds + GRACE_SECONDS, over)
+        decision = self._decision(topic, leader, seconds + GRACE_SECONDS, over)
+        if last is not None and last(decision):
+            self.say(f"{topic}/read", "")
+        return decision
 
     def _decision(self, topic: str, leader: int, seconds: float, over: str) -> dict[str, Any]:
         """The leader's decision, waited for in slices: between them it is seen when the leader has gone on without it."""
@@ -105,7 +114,8 @@ class Channel:
     def read(self, topic: str) -> Texts:
         """What has been said on a topic so far."""
         found = self.client.key_value_dir_get(f"{topic}/")
-        return {int(key.rpartition("/")[2]): value for key, value in found}
+        named = ((key.removeprefix(f"{topic}/"), value) for key, value in found)
+        return {int(name): value for name, value in named if name.isdecimal()}
 
     def _forget(self, topic: str) -> None:
         """Deletes what nobody can want any more, so that the store does not grow with the run."""

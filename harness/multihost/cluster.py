@@ -134,6 +134,11 @@ class ClusterRank:
     def start(self) -> None:
         """Meets the others for the first time; raises BackendError or WorldError."""
         joined = self._meet()
+        if joined["count"] < 2:
+            raise UsageError(
+                "--cluster: JAX found a cluster of one process; test it with pytest, or give --coordinator_address, "
+                "--num_processes and --process_id"
+            )
         self.facts = joined["facts"]
         self.rank = joined["rank"]
         self.world = World(joined["count"], self.facts["device_count"] // joined["count"])

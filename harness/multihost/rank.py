@@ -15,11 +15,13 @@ import os
 import socket
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from harness import worker
 from harness.multihost.channel import Channel, Texts
+from harness.session import RUNNER_LINES
 
 SAME_FACTS = (
     "jax",
@@ -92,12 +94,16 @@ class Rank:
         self.stage("telling what was decided before")
         self.tells += 1
         text = json.dumps(request["tell"])
-        return self.channel.exchange(
-            f"tell/{self.tells}",
-            text,
-            lambda said: {"told": {rank: json.loads(t) for rank, t in said.items()}},
-            request["seconds"],
-        )
+
+        def all_said(said: Texts) -> dict[str, Any]:
+            return {"told": {rank: json.loads(each) for rank, each in said.items()}}
+
+        try:
+            return self.channel.exchange(
+                f"tell/{self.tells}", text, all_said, request["seconds"], last=lambda decision: True
+            )
+        except TimeoutError:
+            return {"told": {}, "missing": [0]}
 
     def stage(self, text: str) -> None:
         """Notes how far this rank has come where its supervisor finds it after any death."""
@@ -130,7 +136,9 @@ class Rank:
         patience = 5.0 if _lost(results) else seconds
         said = json.dumps({"defect": defect, **_summary(answer, self.channel.count)})
         try:
-            decision = self.channel.exchange(f"{topic}/end", said, self._merge, patience)
+            decision = self.channel.exchange(
+                f"{topic}/end", said, self._merge, patience, last=self._may_be_last
+            )
         except TimeoutError:
             return {**answer, "merged": None}
         if decision["defect"]:
@@ -174,6 +182,13 @@ class Rank:
             "stopped": False,
             "digests": self.digests,
         }
+
+    def _may_be_last(self, decision: Mapping[str, Any]) -> bool:
+        """Whether the supervisors may end the group after this line: a failure, or enough lines."""
+        from harness.multihost.merge import BAD
+
+        failed = any(result["verdict"] in BAD for result in decision["merged"] or ())
+        return failed or decision["merged"] is None or self.lines % RUNNER_LINES == 0
 
     def _merge(self, texts: Texts) -> dict[str, Any]:
         from harness.multihost.merge import merge
