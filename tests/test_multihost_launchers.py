@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -205,6 +206,17 @@ def slurm(request, tmp_path_factory) -> Iterator[dict[str, str]]:
         for daemon in reversed(daemons):
             daemon.kill()
             daemon.wait()
+        _end_steps(configuration)
+
+
+def _end_steps(configuration: Path) -> None:
+    """Slurm's step managers outlive their daemon; they are known by the configuration they were started with."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"SLURM_CONF={configuration}\0".encode() in path.read_bytes():
+                os.kill(int(path.parent.name), signal.SIGKILL)
+        except OSError:
+            continue
 
 
 def _wait_for_nodes(count: int, variables: dict[str, str], folder: Path) -> None:
