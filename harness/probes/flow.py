@@ -61,6 +61,7 @@ FAMILIES = {
         prefixes: lax.associative_scan(jnp.add, x); np.cumsum(x, 0)
         prefixes of five: lax.associative_scan(jnp.add, x[:5], reverse=True); np.cumsum(x[4::-1], 0)[::-1]
         prefixes along rows: lax.associative_scan(jnp.maximum, x, axis=1); np.maximum.accumulate(x, 1)
+        prefixes backwards along rows: lax.associative_scan(jnp.add, x, reverse=True, axis=1); np.cumsum(x[:, ::-1], 1)[:, ::-1]
         prefixes in order: lax.associative_scan(lambda a, b: b, x); x
         prefixes of pairs: lax.associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (x * 0 + 2, x))[1]; np.stack([fold(lambda c, y: 2 * c + y, x[: k + 1], x[0] * 0) for k in range(6)])
         """),

@@ -25,9 +25,6 @@ from harness.report.results import Result
 from harness.verdicts import Verdict
 from tests.faults import library
 
-CLEAN = ""
-"""The name of the run without a fault."""
-
 Failure = tuple[str, str, str, str]
 """(case, verdict, kind, rule)."""
 
@@ -58,56 +55,95 @@ class Catch:
         return sorted({rule for _, _, _, rule in self.failures})
 
 
-def run(
-    fault: str,
-    lines: Sequence[str],
-    backend: Backend,
-    clean: frozenset[Failure],
-    enough: int,
-    devices: int | None = None,
-) -> Catch:
+class Asked:
+    """A process that runs lines, under a fault or under none; one that dies is replaced.
+
+    Raises:
+      BackendError, HarnessDefect: it cannot be started, or a line breaks the harness itself.
+    """
+
+    def __init__(self, backend: Backend, fault: str = ""):
+        environment = library.environment(fault) if fault else {}
+        self.deadline = backend.deadline
+        self.parent = Parent({**backend.variables(None), **environment})
+        self.runner = self.parent.fork()
+
+    def results(self, line: str) -> list[dict[str, str]]:
+        """The results of the line's cases, with `case`, `verdict`, `kind` and `rule`."""
+        answer = self.runner.ask({"line": line}, self.deadline)
+        if not isinstance(answer, Death):
+            return answer["results"]
+        self.runner = self.parent.fork()
+        verdict = Verdict.HANG if answer.hang else Verdict.CRASH
+        return [{"case": str(c), "verdict": verdict, "kind": "", "rule": c.rule} for c in parse_line(line)]
+
+    def close(self) -> None:
+        self.parent.close()
+
+
+class Clean:
+    """What fails without any fault, found out line by line as it is asked for."""
+
+    def __init__(self, backend: Backend):
+        self.backend = backend
+        self.lock = threading.Lock()
+        self.known: dict[str, frozenset[Failure]] = {}
+        self.asked: Asked | None = None
+
+    def failures(self, line: str) -> frozenset[Failure]:
+        with self.lock:
+            if line not in self.known:
+                self.asked = self.asked or Asked(self.backend)
+                self.known[line] = frozenset(_failures(self.asked.results(line)))
+            return self.known[line]
+
+    def close(self) -> None:
+        if self.asked is not None:
+            self.asked.close()
+
+
+def _failures(results: Iterable[dict[str, str]]) -> list[Failure]:
+    return [
+        (result["case"], result["verdict"], result["kind"], result["rule"])
+        for result in results
+        if result["verdict"] in (Verdict.FAIL, Verdict.CRASH, Verdict.HANG)
+    ]
+
+
+def run(fault: str, lines: Sequence[str], backend: Backend, clean: Clean, enough: int) -> Catch:
     """Runs lines under a fault until `enough` cases have failed that do not fail clean.
 
     Args:
-      fault: name of the fault, or CLEAN.
+      fault: name of the fault.
       lines: in the order to run them.
-      clean: what fails without any fault.
+      clean: what fails without the fault; the time it takes to find out is not counted.
       enough: stop after so many failing cases.
     """
     catch, start = Catch(fault), time.monotonic()
     passed: list[str] = []
-    environment = library.environment(fault) if fault else {}
-    parent = None
+    asked = None
     try:
-        parent = Parent({**backend.variables(devices), **environment})
-        runner = parent.fork()
+        asked = Asked(backend, fault)
         for line in lines:
             catch.lines += 1
-            answer = runner.ask({"line": line}, backend.deadline)
-            if isinstance(answer, Death):
-                runner = parent.fork()
-                verdict = Verdict.HANG if answer.hang else Verdict.CRASH
-                results = [
-                    {"case": str(c), "verdict": verdict, "kind": "", "rule": c.rule} for c in parse_line(line)
-                ]
-            else:
-                results = answer["results"]
-            for result in results:
-                failure = (result["case"], result["verdict"], result["kind"], result["rule"])
-                if result["verdict"] in (Verdict.FAIL, Verdict.CRASH, Verdict.HANG) and failure not in clean:
-                    catch.failures.append(failure)
-                elif result["verdict"] == Verdict.PASS:
-                    passed.append(result["case"])
+            results = asked.results(line)
+            failures, elapsed = _failures(results), time.monotonic() - start
+            passed += [result["case"] for result in results if result["verdict"] == Verdict.PASS]
+            if failures:
+                before = time.monotonic()
+                known = clean.failures(line)
+                start += time.monotonic() - before
+                catch.failures += [failure for failure in failures if failure not in known]
             if catch.failures and catch.seconds is None:
-                catch.seconds = time.monotonic() - start
+                catch.seconds = elapsed
             if len(catch.failures) >= enough:
                 break
     except (BackendError, HarnessDefect) as error:
         catch.trouble = str(error)[-400:]
     finally:
-        if parent is not None:
-            parent.close()
-    if fault and catch.failures:
+        if asked is not None:
+            asked.close()
+    if catch.failures:
         _explain(catch, passed)
     return catch
 
@@ -167,7 +203,6 @@ def qualify(
     faults: Sequence[str],
     lines_of: Callable[[str], Sequence[str]],
     backend: Backend,
-    clean: frozenset[Failure],
     enough: int,
     workers: int,
     report: Callable[[Catch], None],
@@ -177,7 +212,7 @@ def qualify(
     for fault in faults:
         waiting.put(fault)
     catches: list[Catch] = []
-    lock = threading.Lock()
+    lock, clean = threading.Lock(), Clean(backend)
 
     def work() -> None:
         while True:
@@ -195,18 +230,8 @@ def qualify(
         thread.start()
     for thread in threads:
         thread.join()
+    clean.close()
     return catches
-
-
-def clean_failures(lines: Sequence[str], backend: Backend, file: Path | None) -> frozenset[Failure]:
-    """What fails without any fault; from the file where there is one, which is written where there is none yet."""
-    if file is not None and file.exists():
-        found = [tuple(failure) for failure in json.loads(file.read_text())]
-    else:
-        found = run(CLEAN, lines, backend, frozenset(), enough=10**9).failures
-    if file is not None:
-        file.write_text(json.dumps(found))
-    return frozenset(found)
 
 
 def save(path: Path, catch: Catch) -> None:
