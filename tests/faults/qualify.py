@@ -8,6 +8,7 @@ import functools
 import json
 import queue
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +19,7 @@ from harness.case import parse_line
 from harness.errors import Illegal
 from harness.isolate import BackendError, Death, HarnessDefect, Parent
 from harness.judge import checked_rules
+from harness.layers.probe import ProbeLeaf
 from harness.parameters import parameters
 from harness.program import plan
 from harness.report.diagnosis import diagnose
@@ -177,20 +179,28 @@ def shuffled(lines: Iterable[str], seed: int = 1) -> list[str]:
 
 @functools.cache
 def _described(line: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The parameter values of a line's cases, and the laws they are held to."""
+    """The words of a line, of its parameters and of its probe's program, and the laws its cases are held to."""
     cases = parse_line(line)
     try:
         typed = plan(cases[0], tuple(case.leaf for case in cases[1:]))
     except Illegal:
         return frozenset(), frozenset()
-    words = {value for case in cases for values in parameters(case).values() for value in values}
-    return frozenset(words), frozenset(rule for case in cases for rule in checked_rules(typed, case))
+    texts = [value for case in cases for values in parameters(case).values() for value in values]
+    leaf = cases[0].leaf
+    if isinstance(leaf, ProbeLeaf):
+        texts += [line, leaf.probe.source, leaf.probe.values.get(leaf.value, "")]
+    rules = frozenset(rule for case in cases for rule in checked_rules(typed, case))
+    return _words(texts), rules
+
+
+def _words(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset(word for text in texts for word in re.findall(r"\w+", text))
 
 
 def aimed(lines: Sequence[str], fault: str) -> list[str]:
     """The same lines, those first that have most to do with what the fault breaks: sooner caught, if it is caught at all."""
     known = library.faults()[fault]
-    component = {value for values in known.values().values() for value in values}
+    component = _words(value for values in known.values().values() for value in values)
 
     def nearness(line: str) -> int:
         words, rules = _described(line)
