@@ -153,12 +153,32 @@ def test_a_refusal_that_does_not_pass_ends_the_run(tmp_path, error, code):
     assert world.nothing_left()
 
 
+def test_a_tpu_of_somebody_else_with_the_same_name_is_left_alone(tmp_path):
+    world = World(tmp_path)
+    world.gcloud("tpu-vm", "create", "mine", "--version=v", "--labels=team=research")
+    done = world.run("--name=mine")
+    assert done.code == 4 and world.resources() == [f"default/{ZONE}/mine"], done.said
+    told(done, "ALREADY_EXISTS", "choose another --name")
+    assert not world.calls(" (delete|ssh) ")
+
+
 def test_what_was_created_in_spite_of_an_error_is_deleted(tmp_path):
     world = World(tmp_path)
     world.plan({"when": " create ", "late_error": "DEADLINE_EXCEEDED: the operation took too long"})
     done = world.run()
     assert done.code == 0, done.said
     assert [call["words"][3] for call in world.calls(" (create|delete) ")] == ["create", "delete"] * 2
+    assert world.nothing_left()
+
+
+def test_what_is_created_after_its_request_failed_is_deleted_too(tmp_path):
+    world = World(tmp_path)
+    world.plan({"when": " create ", "later": 1.0, "error": "DEADLINE_EXCEEDED: no answer from the service"})
+    done = world.run("--settle=3")
+    assert done.code == 0, done.said
+    assert [call["exit"] for call in world.calls(" delete ")][:2] == [1, 0], (
+        "it was deleted before it was there"
+    )
     assert world.nothing_left()
 
 
