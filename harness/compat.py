@@ -5,8 +5,9 @@ touch private API.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 Version = tuple[int, ...]
@@ -90,3 +91,100 @@ DECLINES = (
     "Make sure that the axis_name passed to jax.lax.ppermute is in the same order",
 )
 """How JAX words that it does not implement something, where a leaf may be declined."""
+DECLINED = "JAX does not implement this"
+"""How that is said in a result."""
+
+REFUSALS = (
+    "NotImplementedError",
+    "UNIMPLEMENTED",
+    "Unimplemented",
+    "not implemented",
+    "not supported",
+    "unsupported",
+    "Unsupported",
+    "No FFI handler registered",
+)
+"""How JAX, XLA and PJRT plugins word that they do not have something, rather than that it went wrong."""
+
+
+def shard_map(
+    function: Callable[..., Any],
+    mesh: Any,
+    in_specs: Any,
+    out_specs: Any,
+    manual: frozenset[str] | None = None,
+) -> Callable[..., Any]:
+    """An unchecked shard_map in the installed JAX's spelling, over the `manual` axes only where some are given."""
+    import jax
+
+    if hasattr(jax, "shard_map"):
+        some = {"axis_names": set(manual)} if manual else {}
+        return jax.shard_map(
+            function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False, **some
+        )
+    from jax.experimental.shard_map import shard_map as older
+
+    auto = frozenset(mesh.axis_names) - manual if manual else frozenset()
+    return older(function, mesh, in_specs, out_specs, check_rep=False, **({"auto": auto} if auto else {}))
+
+
+# Compile-only backends. JAX has no public way to read a compiled program but its text, nor to parse that.
+
+
+def stablehlo_of_hlo(text: str) -> Any:
+    """An MLIR module of an HLO text, by XLA's own parser and converter.
+
+    The module holds its context. Raises what XLA raises where the text cannot be parsed or converted.
+    """
+    from jax._src.interpreters import mlir
+    from jaxlib import _jax
+    from jaxlib._hlo import hlo_module_from_text
+    from jaxlib.mlir import ir
+
+    converted = _jax.mlir.hlo_to_stablehlo(hlo_module_from_text(text).as_serialized_hlo_module_proto())
+    with mlir.make_ir_context():
+        return ir.Module.parse(converted)
+
+
+def device_assignment(sharding: Any) -> tuple[Any, ...]:
+    """The devices of a sharding in the order of the program's partitions."""
+    return tuple(sharding._device_assignment)
+
+
+# Several processes
+
+
+def join_processes(**options: Any) -> None:
+    """`jax.distributed.initialize` with those of the options that are given and that this release has."""
+    import jax
+
+    known = inspect.signature(jax.distributed.initialize).parameters
+    jax.distributed.initialize(**{k: v for k, v in options.items() if k in known and v is not None})
+
+
+def coordination_client() -> Any:
+    """JAX's own client of the coordination service, whose key-value store has no public name; None in one process."""
+    from jax._src import distributed
+
+    return distributed.global_state.client
+
+
+def before_compiling(call: Callable[[Callable[[], str], list[Any]], None]) -> bool:
+    """Has `call(text, devices)` called before anything is compiled, from now on: `text()` is the lowered program and
+    `devices` those it will run on, in their order. False where this release does not let itself be asked."""
+    from jax._src import compiler
+
+    original = getattr(compiler, "compile_or_get_cached", None)
+    if original is None:
+        return False
+
+    def compile_or_get_cached(
+        backend: Any, computation: Any, devices: Any, *rest: Any, **options: Any
+    ) -> Any:
+        import numpy as np
+
+        call(lambda: computation.operation.get_asm(enable_debug_info=False), list(np.asarray(devices).flat))
+        return original(backend, computation, devices, *rest, **options)
+
+    compiler.compile_or_get_cached = compile_or_get_cached
+    return True

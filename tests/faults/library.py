@@ -59,6 +59,11 @@ class Fault:
     until: str | None  # last one, None for all
     inject: Callable[[ModuleType], None] = dataclasses.field(repr=False)
 
+    @property
+    def several_processes(self) -> bool:
+        """Whether it shows in several processes only."""
+        return "in_two_processes" in self.witness
+
     def covers(self, version: str) -> bool:
         """Whether this fault can be injected into that JAX version."""
         here = _numbers(version)
