@@ -79,6 +79,7 @@ def test_one_host_runs_once_on_each_chip_and_once_on_all(tmp_path, bad, code):
     assert world.nothing_left()
 
 
+@pytest.mark.long
 def test_one_host_goes_on_in_the_pass_where_it_was(tmp_path):
     world = World(tmp_path, workers=1, suite={"cases": 6, "seconds": 0.25})
     world.plan({"when": "follow", "drop": 8, "state": "PREEMPTED"})  # in the second pass
@@ -121,11 +122,14 @@ def test_labels_tell_whose_it_is_and_until_when(tmp_path):
 @pytest.mark.parametrize(
     "error",
     [
-        'RESOURCE_EXHAUSTED: There is no more capacity in the zone "us-east5-a"',
-        "UNAVAILABLE: The service is currently unavailable.",
-        "Quota limit 'TPUV6EPerProjectPerZoneForTPUAPI' has been exceeded. Limit: 400 in zone us-east5-a.",
+        pytest.param(
+            'RESOURCE_EXHAUSTED: There is no more capacity in the zone "us-east5-a"', id="stock-out"
+        ),
+        pytest.param("UNAVAILABLE: try again later", id="unavailable", marks=pytest.mark.long),
+        pytest.param(
+            "Quota limit 'TPUV6E' has been exceeded. Limit: 400", id="quota", marks=pytest.mark.long
+        ),
     ],
-    ids=["stock-out", "unavailable", "quota"],
 )
 def test_a_refusal_that_passes_is_waited_out_in_one_zone_after_the_other(tmp_path, error):
     world = World(tmp_path)
@@ -233,6 +237,7 @@ def test_a_run_that_is_always_preempted_keeps_what_it_has_and_can_be_resumed(tmp
     assert world.nothing_left()
 
 
+@pytest.mark.long
 def test_a_tpu_that_vanishes_is_replaced(tmp_path):
     world = World(tmp_path, suite=SLOW)
     world.plan({"when": "--worker=1 .*follow", "drop": 3, "gone": True})
@@ -253,6 +258,7 @@ def test_a_lost_connection_costs_nothing(tmp_path):
     assert log.count("rank 1 of 2") == SLOW["cases"]
 
 
+@pytest.mark.long
 def test_a_worker_that_cannot_be_reached_any_more_is_lost(tmp_path):
     world = World(tmp_path, suite=SLOW)
     world.plan(
@@ -270,6 +276,7 @@ def test_a_worker_that_cannot_be_reached_any_more_is_lost(tmp_path):
     assert world.nothing_left()
 
 
+@pytest.mark.long
 def test_a_silent_connection_is_made_anew(tmp_path):
     world = World(tmp_path, suite=SLOW)
     world.plan({"when": "--worker=1 .*follow", "sleep": 60})
@@ -300,6 +307,7 @@ def test_what_was_fetched_in_part_is_fetched_again(tmp_path):
     assert len(world.calls("scp .*:.*results.tar.gz")) == 3 and world.nothing_left()
 
 
+@pytest.mark.long
 def test_what_cannot_be_fetched_is_kept_as_it_was_told(tmp_path):
     world = World(tmp_path)
     world.plan({"when": "scp .*:.*results.tar.gz", "times": 99, "error": "Connection timed out"})
@@ -336,6 +344,7 @@ def test_workers_that_are_each_a_world_of_their_own_are_no_success(tmp_path):
     assert world.nothing_left()
 
 
+@pytest.mark.long
 def test_a_run_that_takes_too_long_is_ended(tmp_path):
     world = World(tmp_path, suite={"cases": 400, "seconds": 0.1})
     done = world.run("--run_deadline=2")
@@ -390,6 +399,7 @@ def test_a_signal_while_the_tpu_is_being_created_deletes_it(tmp_path):
     assert world.nothing_left()
 
 
+@pytest.mark.long
 def test_further_signals_do_not_interrupt_the_deletion(tmp_path):
     world = World(tmp_path, suite=SLOW)
     world.plan({"when": " delete ", "sleep": 2})

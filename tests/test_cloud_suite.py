@@ -31,6 +31,7 @@ def test_one_host_with_several_chips_runs_both_passes(tmp_path):
     assert world.nothing_left()
 
 
+@pytest.mark.long
 def test_your_expectations_are_used_there(tmp_path):
     """An entry that foresees a failure where there is none: only a suite that read it can say so."""
     (tmp_path / "mine").mkdir()
@@ -77,6 +78,7 @@ def test_several_hosts_are_ranks_of_one_real_run(tmp_path):
     assert world.nothing_left()
 
 
+@pytest.mark.long
 def test_ranks_of_a_preempted_tpu_go_on_on_the_next(tmp_path):
     world = World(tmp_path, workers=2)
     leaves = ("psum", "pmax", "pmin", "pmean", "all_gather", "ppermute")
@@ -88,6 +90,12 @@ def test_ranks_of_a_preempted_tpu_go_on_on_the_next(tmp_path):
     assert "try 2 of 3" in done.said and world.nothing_left()
     for rank in (0, 1):
         journal = (done.results / f"cloud/gathered/cluster/ranks/{rank}.jsonl").read_text()
-        settled = [entry["settled"]["case"] for line in journal.splitlines() if "settled" in (entry := json.loads(line))]
+        settled = [
+            entry["settled"]["case"]
+            for line in journal.splitlines()
+            if "settled" in (entry := json.loads(line))
+        ]
         assert sorted(settled) == sorted(done.verdicts()), "a case is missing, or was run twice"
-        assert any(entry.get("started") or "start" in entry for entry in map(json.loads, journal.splitlines()))
+        assert any(
+            entry.get("started") or "start" in entry for entry in map(json.loads, journal.splitlines())
+        )
