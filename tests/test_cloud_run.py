@@ -186,6 +186,18 @@ def test_what_is_created_after_its_request_failed_is_deleted_too(tmp_path):
     assert world.nothing_left()
 
 
+def test_a_name_that_is_taken_by_what_we_asked_for_ourselves_is_ours(tmp_path):
+    """A deletion that cannot be proven ends the asking, and what is left is told."""
+    world = World(tmp_path)
+    world.plan(
+        {"when": " create ", "late_error": "UNAVAILABLE: no answer"},
+        {"when": " delete ", "times": 99, "error": "INTERNAL: no"},
+    )
+    done = world.run("--delete_deadline=1", "--name=mine")
+    assert done.code == 3 and len(world.calls(" create ")) == 1, done.said
+    told(done, "NOT DELETED", f"gcloud compute tpus tpu-vm delete mine --zone={ZONE}")
+
+
 @pytest.mark.parametrize("flags", [(), ("--queued",)], ids=["TPU VM", "queued resource"])
 def test_a_tpu_that_never_gets_ready_is_given_up(tmp_path, flags):
     world = World(tmp_path, looks=10**6)
@@ -406,6 +418,25 @@ def test_further_signals_do_not_interrupt_the_deletion(tmp_path):
     done = world.run_and_signal(signal.SIGINT, world.told(2), times=4)
     assert done.code == 3, done.said
     told(done, "killing this now would leave a TPU that costs money")
+    assert world.nothing_left()
+
+
+def test_a_closed_terminal_does_not_keep_the_tpu(tmp_path):
+    world = World(tmp_path, suite=SLOW)
+    with subprocess.Popen(world.command(), env=world.environment, cwd=ROOT, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        run.stdout.readline()
+        run.stdout.close()
+        assert run.wait(timeout=120) == 0
+    assert len(Done(0, "", tmp_path / "results").verdicts()) == SLOW["cases"] and world.nothing_left()
+
+
+def test_our_own_mistake_deletes_and_is_no_verdict(tmp_path):
+    world = World(tmp_path)
+    (tmp_path / "results" / "cloud").mkdir(parents=True)
+    (tmp_path / "results" / "cloud" / "gathered").write_text("in the way")
+    done = world.run(f"--resume={tmp_path / 'results'}")
+    assert done.code == 3 and "Traceback" in done.said and len(world.calls(" create ")) == 1, done.said
     assert world.nothing_left()
 
 

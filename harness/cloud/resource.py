@@ -91,7 +91,8 @@ class Resource:
                     raise
                 pause = min(next(pauses), deadline.left)
                 self._log.say(f"{trouble}; asking again in {pause:.0f} s")
-                self.delete()
+                if self.delete():
+                    raise
                 self._gcloud.pause(pause)
         raise AssertionError("zones never end")
 
@@ -112,10 +113,18 @@ class Resource:
             self._gcloud.call(command, CREATE_SECONDS)
         except Trouble as trouble:
             self._unanswered = trouble.kind not in REFUSALS
-            if trouble.kind is EXISTS:  # somebody else's, which is not ours to delete
+            if trouble.kind is EXISTS and not self._is_ours():
                 self._asked.discard(self.place.zone)
             raise
         self._unanswered = False
+
+    def _is_ours(self) -> bool:
+        """Whether what has our name carries our labels; somebody else's is not ours to delete."""
+        queued = self.options.by_queue
+        try:
+            return labels_of(self._describe(self.name, queued), queued) == self.labels
+        except Trouble:
+            return False
 
     def _wait(self, deadline: Deadline) -> list[Worker]:
         said = ""
@@ -233,6 +242,16 @@ def remove(
         if deadline.over:
             return False
         gcloud.pause(min(next(pauses), deadline.left))
+
+
+def labels_of(resource: dict[str, Any], queued: bool) -> dict[str, str]:
+    """The labels of a TPU VM, or those that a queued resource gives its nodes."""
+    if not queued:
+        return resource.get("labels", {})
+    found: dict[str, str] = {}
+    for node in resource.get("tpu", {}).get("nodeSpec", []):
+        found |= node.get("node", {}).get("labels", {})
+    return found
 
 
 def _is_gone(name: str, place: Place, queued: bool, gcloud: Runner) -> bool:
