@@ -240,7 +240,7 @@ def started(runner: Runner, backend: Backend) -> dict[str, Any]:
         raise BackendError(f"backend {backend.name} could not be started:\n{answer.log}")
     if "unusable" in answer["results"]:
         raise UsageError(answer["results"]["unusable"])
-    return answer["results"]
+    return {**answer["results"], "shares": backend.shares}
 
 
 def _ordered(result: Result, lines: list[str]) -> Result:
