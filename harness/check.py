@@ -35,14 +35,14 @@ class Way:
       missing: why a program cannot be run here at all, or "".
       rules: the laws a case is held to.
       run: executes a capability's trial.
-      reproducible: whether a failing module shows its failure when it is run by itself.
+      reproduce: a program of its own that shows a finding.
     """
 
     findings: Callable[[Rendered], dict[str, list[Finding]]]
     missing: Callable[[Plan], str]
     rules: Callable[[Plan, Case], list[str]]
     run: capabilities.Run
-    reproducible: bool = True
+    reproduce: Callable[[Rendered, Finding], str] = reproducer
 
 
 def here() -> Way:
@@ -235,7 +235,7 @@ def _judged(
         message=worst.message,
         also=[f"{finding.rule}: {finding.kind}" for finding in found[1:]],
         seconds=seconds,
-        reproducer=reproducer(alone, worst) if way.reproducible else "",
+        reproducer=way.reproduce(alone, worst),
     )
 
 

@@ -8,6 +8,7 @@ that they must not share, and by its analyses.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from harness import check, judge
 from harness.aot import hlo, relations, target
 from harness.aot.evaluate import Stuck
 from harness.aot.names import parse
+from harness.aot.reproduce import reproducer
 from harness.aot.target import Compiled, Compiler
 from harness.case import Case
 from harness.errors import NotApplicable
@@ -64,7 +66,7 @@ def way(name: str) -> check.Way:
         missing=functools.partial(missing, compiler),
         rules=functools.partial(rules, compiler.target.execute),
         run=compiler.run,
-        reproducible=False,
+        reproduce=functools.partial(reproducer, compiler.target),
     )
 
 
@@ -110,12 +112,19 @@ def findings(compiler: Compiler, rendered: Rendered) -> dict[str, list[Finding]]
             steps = _Steps(compiler, plan)
             steps.replace(loaded.namespace)
             seen = list(steps.observe(loaded, len(expected)))
-            found = judge.judge(plan, expected, seen)
+            judged = judge.judge(plan, expected, seen)
+            found = {key: [_of_compiler(finding) for finding in each] for key, each in judged.items()}
             for finding in _structure(compiler, plan, expected, steps.compiled):
                 found.setdefault("", []).append(finding)
             return found
     finally:
         loaded.close()
+
+
+def _of_compiler(finding: Finding) -> Finding:
+    """An error that the compiler raised breaks its own law, and not the leaf's."""
+    compiler = finding.kind == Kind.RAISED and "RuntimeError: " in finding.message.partition("\n")[0]
+    return dataclasses.replace(finding, rule="aot.compiles") if compiler else finding
 
 
 class _Steps:
