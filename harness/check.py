@@ -19,7 +19,7 @@ from harness.layers.probe import ProbeLeaf
 from harness.program import Plan, plan, unit_of
 from harness.render import Rendered, render
 from harness.reproduce import reproducer
-from harness.run import Loaded, observe
+from harness.run import Loaded, Watch, observe
 from harness.verdicts import Finding, Kind, Verdict
 
 PRIORITY = (Kind.STALE, Kind.RAISED, Kind.WRONG_VALUE, Kind.WRONG_SHAPE, Kind.WRONG_DTYPE, Kind.NOT_RAISED)
@@ -36,6 +36,8 @@ class Way:
       rules: the laws a case is held to.
       run: executes a capability's trial.
       reproduce: a program of its own that shows a finding.
+      apart: whether a program that fails as a whole is followed by one for each of its cases. Where several processes
+        run the line, one of them may not decide that alone.
     """
 
     findings: Callable[[Rendered], dict[str, list[Finding]]]
@@ -43,11 +45,13 @@ class Way:
     rules: Callable[[Plan, Case], list[str]]
     run: capabilities.Run
     reproduce: Callable[[Rendered, Finding], str] = reproducer
+    apart: bool = True
 
 
-def here() -> Way:
-    """Programs run on this process's own devices."""
-    return Way(_findings, missing_capability, judge.checked_rules, capabilities.execute)
+def here(watch: Watch | None = None) -> Way:
+    """Programs run on this process's own devices; `watch` is told of every step."""
+    findings = functools.partial(_findings, watch=watch)
+    return Way(findings, missing_capability, judge.checked_rules, capabilities.execute)
 
 
 def handle(request: dict[str, Any], way: Way | None = None) -> Any:
@@ -111,7 +115,7 @@ def _check_program(cases: list[Case], way: Way) -> list[dict[str, Any]]:
         findings = way.findings(rendered)
     except NotApplicable as reason:
         unable = str(reason)
-    if len(cases) > 1 and (unable or findings.get("")):
+    if way.apart and len(cases) > 1 and (unable or findings.get("")):
         return [result for case in cases for result in _check_program([case], way)]
     declined = unable or _declined(typed, findings) or _lacking(rendered, findings, way)
     declined = declined or _rounds(typed, findings)
@@ -130,6 +134,8 @@ def missing_capability(typed: Plan) -> str:
             return f"needs the Python module {probe.requires}"
         if probe.alone and jax.process_count() > 1:
             return "a law of a single process"
+        if probe.processes > jax.process_count():
+            return f"needs {probe.processes} processes"
         if compat.version(jax.__version__) < compat.version(probe.since or "0"):
             return f"the law {probe.rule} is held against JAX {probe.since} and later here"
         return f"needs {probe.devices} devices" if probe.devices > jax.device_count() else ""
@@ -154,7 +160,7 @@ def _declined(typed: Plan, findings: dict[str, list[Finding]]) -> str:
         for f in found
         if any(word in f.message for word in compat.DECLINES)
     ]
-    return f"JAX does not implement this: {said[0].splitlines()[0]}" if said else ""
+    return f"{compat.DECLINED}: {said[0].splitlines()[0]}" if said else ""
 
 
 def _lacking(rendered: Rendered, findings: dict[str, list[Finding]], way: Way) -> str:
@@ -188,7 +194,7 @@ def _devices(typed: Plan, sizes: dict[str, int]) -> int:
 numbers = itertools.count()
 
 
-def _findings(rendered: Rendered) -> dict[str, list[Finding]]:
+def _findings(rendered: Rendered, watch: Watch | None) -> dict[str, list[Finding]]:
     """Runs the module and judges it; whatever it raises outside its steps is a finding too."""
     loaded = Loaded(rendered.source, f"<case {next(numbers)}>")
     try:
@@ -196,7 +202,7 @@ def _findings(rendered: Rendered) -> dict[str, list[Finding]]:
         if error:
             return {"": [Finding(rendered.plan.case.rule, Kind.RAISED, f"while being defined: {error}")]}
         expected = judge.expectations(rendered.plan, loaded.operand)
-        return judge.judge(rendered.plan, expected, list(observe(loaded, len(expected))))
+        return judge.judge(rendered.plan, expected, list(observe(loaded, len(expected), watch)))
     finally:
         loaded.close()
 

@@ -5,6 +5,7 @@ touch private API.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -90,6 +91,8 @@ DECLINES = (
     "Make sure that the axis_name passed to jax.lax.ppermute is in the same order",
 )
 """How JAX words that it does not implement something, where a leaf may be declined."""
+DECLINED = "JAX does not implement this"
+"""How that is said in a result."""
 
 REFUSALS = (
     "NotImplementedError",
@@ -146,3 +149,42 @@ def stablehlo_of_hlo(text: str) -> Any:
 def device_assignment(sharding: Any) -> tuple[Any, ...]:
     """The devices of a sharding in the order of the program's partitions."""
     return tuple(sharding._device_assignment)
+
+
+# Several processes
+
+
+def join_processes(**options: Any) -> None:
+    """`jax.distributed.initialize` with those of the options that are given and that this release has."""
+    import jax
+
+    known = inspect.signature(jax.distributed.initialize).parameters
+    jax.distributed.initialize(**{k: v for k, v in options.items() if k in known and v is not None})
+
+
+def coordination_client() -> Any:
+    """JAX's own client of the coordination service, whose key-value store has no public name; None in one process."""
+    from jax._src import distributed
+
+    return distributed.global_state.client
+
+
+def before_compiling(call: Callable[[Callable[[], str], list[Any]], None]) -> bool:
+    """Has `call(text, devices)` called before anything is compiled, from now on: `text()` is the lowered program and
+    `devices` those it will run on, in their order. False where this release does not let itself be asked."""
+    from jax._src import compiler
+
+    original = getattr(compiler, "compile_or_get_cached", None)
+    if original is None:
+        return False
+
+    def compile_or_get_cached(
+        backend: Any, computation: Any, devices: Any, *rest: Any, **options: Any
+    ) -> Any:
+        import numpy as np
+
+        call(lambda: computation.operation.get_asm(enable_debug_info=False), list(np.asarray(devices).flat))
+        return original(backend, computation, devices, *rest, **options)
+
+    compiler.compile_or_get_cached = compile_or_get_cached
+    return True

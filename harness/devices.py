@@ -11,3 +11,8 @@ def ordered(order: str, count: int) -> list[int]:
     """Device ids in one of the named orders, by evaluating the very expression that rendered programs carry."""
     devices = eval(DEVICE_ORDERS[order].format(count=count), {"jax": jax})
     return [device.id for device in devices]
+
+
+def own() -> set[int]:
+    """Ids of the devices of this process."""
+    return {device.id for device in jax.local_devices()}

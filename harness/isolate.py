@@ -156,14 +156,25 @@ class Runner:
         self.parent, self.pid, self.channel, self.log = parent, pid, channel, log
         self.answers = Lines(channel)
         self.history: list[str] = []
+        self.asked: Mapping[str, Any] = {}
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any] | Death:
         """The answer to a request, or how the runner died of it (it is gone then)."""
+        self.send(request, seconds)
+        return self.receive(seconds)
+
+    def send(self, request: Mapping[str, Any], seconds: float) -> None:
+        """Sends a request, the answer to which is received later; a runner that is gone shows itself then."""
         if "line" in request:
             self.history.append(request["line"])
+        self.asked = request
         self.channel.settimeout(seconds)
-        try:
+        with contextlib.suppress(TimeoutError, ConnectionError):
             self.channel.sendall(json.dumps(request).encode() + b"\n")
+
+    def receive(self, seconds: float) -> dict[str, Any] | Death:
+        """The answer to what was sent, or how the runner died of it (it is gone then)."""
+        try:
             line = self.answers.read(seconds)
         except TimeoutError:
             return self._die(hang=True)
@@ -173,7 +184,7 @@ class Runner:
             return self._die(hang=False)
         answer = json.loads(line)
         if "defect" in answer:
-            raise HarnessDefect(f"{request}: {answer['defect']}")
+            raise HarnessDefect(f"{self.asked}: {answer['defect']}")
         return answer
 
     def _die(self, hang: bool) -> Death:

@@ -16,24 +16,47 @@ RESULTS = "results.jsonl"
 ENVIRONMENT = "environment.json"
 
 
+class Lines:
+    """A file of JSON lines open for appending; several processes may append to one file at once."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            _end_torn_line(path, self._file)
+        except OSError as error:
+            raise UsageError(f"results folder {path.parent} cannot be written: {error.strerror}") from error
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Writes one line with a single write, so that lines of several processes never mix; raises UsageError."""
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        line = json.dumps({**entry, "time": now}, ensure_ascii=False).encode() + b"\n"
+        try:
+            written = os.write(self._file, line)
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be written: {error.strerror}") from error
+        if written < len(line):  # what is there is no line: it is ended and left out when the file is read
+            raise UsageError(f"{self.path} cannot be written: no space left on the device")
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
 class Journal:
     """A results folder open for appending; several processes may append to one folder at once."""
 
     def __init__(self, folder: Path, worker: str = "main"):
         self.folder, self.worker = folder, worker
+        self._lines = Lines(folder / RESULTS)
         try:
-            (folder / "reproducers").mkdir(parents=True, exist_ok=True)
+            (folder / "reproducers").mkdir(exist_ok=True)
             (folder / "logs").mkdir(exist_ok=True)
-            self._file = os.open(folder / RESULTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as error:
             raise UsageError(f"results folder {folder} cannot be written: {error.strerror}") from error
-        _end_torn_line(folder / RESULTS, self._file)
 
     def append(self, result: Mapping[str, Any]) -> None:
-        """Writes one verdict with a single write, so that lines of several processes never mix."""
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({**result, "time": now, "worker": self.worker}, ensure_ascii=False)
-        os.write(self._file, line.encode() + b"\n")
+        self._lines.append({**result, "worker": self.worker})
 
     def attach(self, kind: str, case: str, text: str, suffix: str) -> str:
         """Stores a text beside the journal and returns its path relative to the folder."""
@@ -42,7 +65,7 @@ class Journal:
         return path
 
     def close(self) -> None:
-        os.close(self._file)
+        self._lines.close()
 
 
 def _end_torn_line(path: Path, descriptor: int) -> None:

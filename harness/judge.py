@@ -123,12 +123,11 @@ def _judge_output(
     wrong: set[int],
 ) -> Finding | None:
     about = f"{want.step.about}: {key}"
-    if got.shape != value.shape or (
-        got.value is not None and not same(value, got.value, strict=_moves(plan, key))
-    ):
+    seen = got.against(value)
+    if got.shape != value.shape or (seen is not None and not same(value, seen, strict=_moves(plan, key))):
         source = _stale_from(expected, number, key, got)
         if source is not None:
-            message = f"{about} is {_short(got.value)}, the answer of step {source} ({expected[source].step.about}), not {_short(value)}"
+            message = f"{about} is {_short(seen)}, the answer of step {source} ({expected[source].step.about}), not {_short(value)}"
             rule = want.step.rule or ("cache.config" if key == "flag" else "cache.fresh")
             return Finding(rule, Kind.STALE, message, number)
     if got.shape != value.shape:
@@ -139,10 +138,10 @@ def _judge_output(
     ):
         message = f"{about} has dtype {got.dtype}, should be {value.dtype.name}"
         return Finding("result.type", Kind.WRONG_DTYPE, message, number)
-    if got.value is None:
+    if seen is None:
         return None
-    if not same(value, got.value, strict=_moves(plan, key)):
-        message = f"{about}: {describe(plan, key, want.step.sizes, value, got.value)}"
+    if not same(value, seen, strict=_moves(plan, key)):
+        message = f"{about}: {describe(plan, key, want.step.sizes, value, seen)}"
         again = any(e.step.environment == want.step.environment for e in expected[:number])
         if again and not wrong and not want.step.cold:
             return Finding(
@@ -191,10 +190,11 @@ def _stale_from(expected: list[Expected], number: int, key: str, got: Output) ->
         value = want.values[key]
         if key == "flag":
             value = np.broadcast_to(value, got.shape)
-        if got.value is None:
+        seen = got.against(value)
+        if seen is None:
             if got.shape == value.shape:
                 return other
-        elif same(*_alike(value, got.value), strict=False):
+        elif same(*_alike(value, seen), strict=False):
             return other
     return None
 
@@ -226,10 +226,14 @@ def _judge_placement(
     if not value.size:  # no element lives anywhere
         return None
     variant = plan.swapped if step.variant == "swapped" and plan.swapped is not None else plan
+    from harness.devices import own
+
     wanted = placement(variant, step.sizes, value.shape, step.order)
     if wanted is None or not got.shards:
         return None
     held = {shard.device: _bounds(shard.index, value.shape) for shard in got.shards}
+    here = own()  # the devices of other processes are theirs to judge
+    wanted = {device: bounds for device, bounds in wanted.items() if device in here}
     if held != wanted:
         return Finding(
             "result.placement",

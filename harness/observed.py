@@ -21,7 +21,7 @@ class Output:
     """One output of one step.
 
     Attributes:
-      value: the whole array; None for an abstract value (eval_shape).
+      value: the whole array; None for an abstract value (eval_shape), and where other processes hold parts of it.
       shape, dtype: as JAX reports them.
       shards: the addressable parts, empty for an abstract value or a Python scalar.
     """
@@ -30,6 +30,19 @@ class Output:
     shape: tuple[int, ...]
     dtype: str
     shards: tuple[Shard, ...] = ()
+
+    def against(self, wanted: np.ndarray) -> np.ndarray | None:
+        """The whole array, to be compared with `wanted`; None for an abstract value.
+
+        What only other processes hold is taken from `wanted`: each process judges what it has itself.
+        """
+        if self.value is not None or not self.shards:
+            return self.value
+        dtype = self.shards[0].data.dtype
+        whole = wanted.astype(dtype) if wanted.shape == self.shape else np.zeros(self.shape, dtype)
+        for shard in self.shards:
+            whole[shard.index] = shard.data
+        return whole
 
 
 @dataclasses.dataclass

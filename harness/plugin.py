@@ -21,6 +21,8 @@ from harness import backends, expectations, journal, profiles, progress, summary
 from harness.case import line_of, parse_line
 from harness.errors import UsageError
 from harness.isolate import BackendError
+from harness.multihost.supervise import Checker, LocalRanks
+from harness.multihost.world import World
 from harness.parameters import KEYS, parameters, parse_where, select, suite_of
 from harness.reduce import reduce_folder
 from harness.report.matrix import standard, whole_lines
@@ -60,6 +62,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="a file of configs/backends (default: what JAX picks)",
     )
     group.addoption("--devices", type=int, metavar="N", help="number of virtual CPU devices (default 8)")
+    group.addoption("--processes", type=int, metavar="P", help="run over P processes (see docs/multihost.md)")
+    group.addoption(
+        "--devices-per-process", type=int, metavar="D", help="devices of each of them (default 2)"
+    )
     group.addoption(
         "--deadline", type=float, metavar="SECONDS", help="time one program may take (default: the backend's)"
     )
@@ -89,12 +95,27 @@ class Run:
         self.started = time.time()
         self.promised: set[str] = set()
         backends.load(config.getoption("--backend"))  # a wrong name ends the run before it starts
+        self.world = self._world()
         self.lines = self._select()
         self.folder = self._folder()
-        self._session: Session | None = None
+        self._session: Session | Checker | None = None
         self.facts: dict[str, Any] = {}
         self.failure = ""
         self.written: Written | None = None
+
+    def _world(self) -> World | None:
+        """The processes of the run, where it has several."""
+        option = self.config.getoption
+        processes, devices = option("--processes"), option("--devices-per-process")
+        if processes is None:
+            if devices is not None:
+                raise UsageError("--devices-per-process needs --processes")
+            return None
+        if processes < 2 or (devices or 2) < 1 or option("--devices") is not None:
+            raise UsageError(
+                "--processes takes 2 or more, with --devices-per-process of 1 or more in place of --devices"
+            )
+        return World(processes, devices or 2)
 
     def _folder(self) -> Path:
         if self.is_worker:
@@ -137,16 +158,20 @@ class Run:
         return {result["case"] for result in journal.read(Path(folder))} if folder else set()
 
     @property
-    def session(self) -> Session:
+    def session(self) -> Session | Checker:
         """The session of this process, started when the first line needs it."""
         if self._session is None:
             option = self.config.getoption
             backend = backends.load(option("--backend"))
             if option("--deadline"):
                 backend = dataclasses.replace(backend, deadline=option("--deadline"))
-            session = Session(
-                backend, option("--devices"), journal.Journal(self.folder, self.worker), self._chip(backend)
-            )
+            written = journal.Journal(self.folder, self.worker)
+            session: Session | Checker
+            if self.world:
+                own = self.folder / self.worker if self.is_worker else self.folder
+                session = Checker(LocalRanks(backend, self.world, own), written)
+            else:
+                session = Session(backend, option("--devices"), written, self._chip(backend))
             self.facts = session.start()
             known = expectations.load(Path(option("--expectations")), KEYS)
             session.entries = [entry for entry in known if entry.applies(self.facts)]
@@ -182,7 +207,8 @@ class Run:
             met = {entry.place: entry.met for entry in self._session.entries}
             (self.folder / f"expectations-{self.worker}.json").write_text(json.dumps(met))
             self._session.close()
-            self._session.journal.close()
+            if self._session.journal is not None:
+                self._session.journal.close()
 
 
 def _narrowed(line: str, where: dict[str, tuple[str, ...]], done: set[str]) -> str:

@@ -10,7 +10,7 @@ import linecache
 import sys
 import traceback
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -25,6 +25,9 @@ COMPILE_EVENTS = frozenset({"/jax/core/compile/backend_compile_duration"})
 
 _events: collections.Counter[str] = collections.Counter()
 _listening: list[bool] = []
+
+Watch = Callable[[int, Observation | None], None]
+"""Told of each step before it is run, with None, and after, with what was seen."""
 
 
 def _listen() -> None:
@@ -79,12 +82,23 @@ class Loaded:
         linecache.cache.pop(self.filename, None)
 
 
-def observe(loaded: Loaded, count: int) -> Iterator[Observation]:
+def observe(loaded: Loaded, count: int, watch: Watch | None = None) -> Iterator[Observation]:
     """Runs the module's steps one by one; after a step that raises there are no more."""
     _listen()
+    for number, seen in enumerate(_observations(loaded, count, watch or _nobody)):
+        (watch or _nobody)(number, seen)
+        yield seen
+
+
+def _nobody(step: int, seen: Observation | None) -> None:
+    """Nobody watches."""
+
+
+def _observations(loaded: Loaded, count: int, watch: Watch) -> Iterator[Observation]:
     traces = loaded.namespace["traces"]
     steps = loaded.namespace["steps"]()
-    for _ in range(count):
+    for number in range(count):
+        watch(number, None)
         before, compiled = len(traces), compiles()
         try:
             result = next(steps)
@@ -112,6 +126,8 @@ def _output(value: Any) -> Output:
     if isinstance(value, jax.Array):
         value.block_until_ready()
         shards = tuple(Shard(s.device.id, s.index, np.asarray(s.data)) for s in value.addressable_shards)
+        if not (value.is_fully_addressable or value.is_fully_replicated):
+            return Output(None, tuple(value.shape), str(value.dtype), shards)
     array = np.asarray(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):  # a Python number that never met JAX
         array = array.astype(np.float32 if isinstance(value, float) else np.int32)

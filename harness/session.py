@@ -155,14 +155,7 @@ class Session:
         """Confirms a failure, applies the expectations, and writes the verdict down."""
         if result["verdict"] in (Verdict.FAIL, Verdict.CRASH, Verdict.HANG):
             result = self._confirm(result, case, line, alone)
-        own = parameters(case)
-        result = expectations.settle(result, own, self.entries)
-        result |= {"suite": suite_of(case), "parameters": {key: list(values) for key, values in own.items()}}
-        for field, folder, suffix in (("reproducer", "reproducers", ".py"), ("log", "logs", ".txt")):
-            text = result.get(field)
-            result[field] = self.journal.attach(folder, result["case"], text, suffix) if text else None
-        self.journal.append(result)
-        return result
+        return write_down(result, case, self.entries, self.journal)
 
     def _confirm(self, result: Result, case: Case, line: str, alone: bool) -> Result:
         """Runs a failure again in fresh processes: still failing, flaky, or dependent on what ran before."""
@@ -241,6 +234,18 @@ def started(runner: Runner, backend: Backend) -> dict[str, Any]:
     if "unusable" in answer["results"]:
         raise UsageError(answer["results"]["unusable"])
     return {**answer["results"], "shares": backend.shares}
+
+
+def write_down(result: Result, case: Case, entries: list[Expectation], journal: Journal) -> Result:
+    """Applies the expectations to a final result and appends it to the journal, its texts as files beside it."""
+    own = parameters(case)
+    result = expectations.settle(result, own, entries)
+    result |= {"suite": suite_of(case), "parameters": {key: list(values) for key, values in own.items()}}
+    for field, folder, suffix in (("reproducer", "reproducers", ".py"), ("log", "logs", ".txt")):
+        text = result.get(field)
+        result[field] = journal.attach(folder, result["case"], text, suffix) if text else None
+    journal.append(result)
+    return result
 
 
 def _ordered(result: Result, lines: list[str]) -> Result:

@@ -20,6 +20,7 @@ class Probe:
       imports: further import lines.
       requires: a Python module it needs beside JAX's own dependencies, or "".
       alone: whether it is about a single process: in a run of several it says nothing.
+      processes: how many processes it needs.
       optional: whether a backend may say that it does not implement this.
     """
 
@@ -32,6 +33,7 @@ class Probe:
     imports: tuple[str, ...] = ()
     requires: str = ""
     alone: bool = True
+    processes: int = 1
     optional: bool = False
 
     def lines(self) -> list[str]:

@@ -119,9 +119,11 @@ def _explain(catch: Catch, passed: list[str]) -> None:
     diagnosis = diagnose(found)
     causes = (*diagnosis.causes, *diagnosis.suspicions)
     catch.diagnosis = "; ".join(str(cause) for cause in causes)
-    component = library.faults()[catch.fault].component
+    component = library.faults()[catch.fault].values()
     catch.named = any(
-        str(value) in cause.parameters.get(key, ()) for cause in causes for key, value in component.items()
+        set(values) & set(cause.parameters.get(key, ()))
+        for cause in causes
+        for key, values in component.items()
     )
 
 
@@ -152,7 +154,7 @@ def _described(line: str) -> tuple[frozenset[str], frozenset[str]]:
 def aimed(lines: Sequence[str], fault: str) -> list[str]:
     """The same lines, those first that have most to do with what the fault breaks: sooner caught, if it is caught at all."""
     known = library.faults()[fault]
-    component = {str(value) for value in known.component.values()}
+    component = {value for values in known.values().values() for value in values}
 
     def nearness(line: str) -> int:
         words, rules = _described(line)
@@ -163,19 +165,14 @@ def aimed(lines: Sequence[str], fault: str) -> list[str]:
 
 def qualify(
     faults: Sequence[str],
-    lines: Sequence[str],
+    lines_of: Callable[[str], Sequence[str]],
     backend: Backend,
+    clean: frozenset[Failure],
     enough: int,
     workers: int,
     report: Callable[[Catch], None],
-    aim: bool = False,
-    clean_file: Path | None = None,
 ) -> list[Catch]:
-    """The clean run, then every fault, `workers` at a time; `report` is called as each ends.
-
-    With `aim` each fault meets the lines nearest to it first; the times to a catch then say nothing.
-    """
-    clean = _clean(lines, backend, clean_file)
+    """Every fault with its lines, `workers` at a time; `report` is called as each ends, one call at a time."""
     waiting: queue.Queue[str] = queue.Queue()
     for fault in faults:
         waiting.put(fault)
@@ -188,7 +185,7 @@ def qualify(
                 fault = waiting.get_nowait()
             except queue.Empty:
                 return
-            catch = run(fault, aimed(lines, fault) if aim else lines, backend, clean, enough)
+            catch = run(fault, lines_of(fault), backend, clean, enough)
             with lock:
                 catches.append(catch)
                 report(catch)
@@ -198,21 +195,30 @@ def qualify(
         thread.start()
     for thread in threads:
         thread.join()
-    return sorted(catches, key=lambda catch: catch.fault)
+    return catches
 
 
-def _clean(lines: Sequence[str], backend: Backend, file: Path | None) -> frozenset[Failure]:
-    """What fails without any fault, from the file where there is one."""
+def clean_failures(lines: Sequence[str], backend: Backend, file: Path | None) -> frozenset[Failure]:
+    """What fails without any fault; from the file where there is one, which is written where there is none yet."""
     if file is not None and file.exists():
-        return frozenset(tuple(failure) for failure in json.loads(file.read_text()))
-    failures = run(CLEAN, lines, backend, frozenset(), enough=10**9).failures
+        found = [tuple(failure) for failure in json.loads(file.read_text())]
+    else:
+        found = run(CLEAN, lines, backend, frozenset(), enough=10**9).failures
     if file is not None:
-        file.write_text(json.dumps(failures))
-    return frozenset(failures)
+        file.write_text(json.dumps(found))
+    return frozenset(found)
 
 
-def save(path: Path, catches: Iterable[Catch]) -> None:
-    path.write_text("".join(json.dumps(dataclasses.asdict(catch)) + "\n" for catch in catches))
+def save(path: Path, catch: Catch) -> None:
+    """Appends a fault's run to the file."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(dataclasses.asdict(catch)) + "\n")
+
+
+def load(path: Path) -> list[Catch]:
+    """The faults' runs in the file, none where it is not there."""
+    texts = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [Catch(**json.loads(text)) for text in texts]
 
 
 def summary(catches: Sequence[Catch]) -> dict[str, object]:
