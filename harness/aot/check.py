@@ -228,7 +228,11 @@ def _structure(
             message = f"{about}: another executable than at step {first[0]}, of the same environment"
             found.setdefault("aot.same", Finding("aot.same", Kind.NOT_DETERMINISTIC, message, number))
         for other, (earlier, known) in texts.items():
-            if other != want.step.environment and known == text and _must_differ(plan, expected[earlier], want):
+            if (
+                other != want.step.environment
+                and known == text
+                and _must_differ(plan, expected[earlier], want)
+            ):
                 message = f"{about}: the executable of step {earlier} ({expected[earlier].step.about})"
                 found.setdefault("aot.distinct", Finding("aot.distinct", Kind.STALE, message, number))
     return list(found.values())
