@@ -27,9 +27,9 @@ from harness.multihost.supervise import (
     Result,
     WorldError,
     check_world,
+    collective_seconds,
     died,
     refusal,
-    variables,
 )
 from harness.multihost.world import World
 from harness.session import RUNNER_LINES
@@ -175,7 +175,7 @@ class ClusterRank:
 
     def _join(self) -> Answer:
         if self._parent is None or self._parent.process.poll() is not None:
-            self._parent = Parent(variables(self.backend, self.devices, self.deadline), self.module)
+            self._parent = Parent(self.backend.variables(self.devices), self.module)
         self._group = Group(self._parent, 1)
         self._asked = 0
         join = {
@@ -184,7 +184,12 @@ class ClusterRank:
             "process_id": self.given.process_id,
             "initialization_timeout": int(MEET_SECONDS),
         }
-        request = {"join": join, "stage": str(self._group.stage_path(0)), "seconds": MEET_SECONDS}
+        request = {
+            "join": join,
+            "stage": str(self._group.stage_path(0)),
+            "seconds": MEET_SECONDS,
+            "collective_seconds": collective_seconds(self.deadline),
+        }
         return self._group.ask([request], 2 * MEET_SECONDS + OVER_SECONDS)[0]
 
     def _tell(self, last: dict[str, Any] | None) -> dict[int, dict[str, Any]]:

@@ -71,6 +71,7 @@ class Rank:
 
         self.stage_file = os.open(request["stage"], os.O_WRONLY | os.O_CREAT, 0o600)
         self.stage("joining")
+        compat.limit_collectives(request["collective_seconds"])
         try:
             compat.join_processes(**request["join"])
         except (ValueError, RuntimeError) as error:
