@@ -95,6 +95,62 @@ DECLINES = (
 DECLINED = "JAX does not implement this"
 """How that is said in a result."""
 
+REFUSALS = (
+    "NotImplementedError",
+    "UNIMPLEMENTED",
+    "Unimplemented",
+    "not implemented",
+    "not supported",
+    "unsupported",
+    "Unsupported",
+    "No FFI handler registered",
+)
+"""How JAX, XLA and PJRT plugins word that they do not have something, rather than that it went wrong."""
+
+
+def shard_map(
+    function: Callable[..., Any],
+    mesh: Any,
+    in_specs: Any,
+    out_specs: Any,
+    manual: frozenset[str] | None = None,
+) -> Callable[..., Any]:
+    """An unchecked shard_map in the installed JAX's spelling, over the `manual` axes only where some are given."""
+    import jax
+
+    if hasattr(jax, "shard_map"):
+        some = {"axis_names": set(manual)} if manual else {}
+        return jax.shard_map(
+            function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False, **some
+        )
+    from jax.experimental.shard_map import shard_map as older
+
+    auto = frozenset(mesh.axis_names) - manual if manual else frozenset()
+    return older(function, mesh, in_specs, out_specs, check_rep=False, **({"auto": auto} if auto else {}))
+
+
+# Compile-only backends. JAX has no public way to read a compiled program but its text, nor to parse that.
+
+
+def stablehlo_of_hlo(text: str) -> Any:
+    """An MLIR module of an HLO text, by XLA's own parser and converter.
+
+    The module holds its context. Raises what XLA raises where the text cannot be parsed or converted.
+    """
+    from jax._src.interpreters import mlir
+    from jaxlib import _jax
+    from jaxlib._hlo import hlo_module_from_text
+    from jaxlib.mlir import ir
+
+    converted = _jax.mlir.hlo_to_stablehlo(hlo_module_from_text(text).as_serialized_hlo_module_proto())
+    with mlir.make_ir_context():
+        return ir.Module.parse(converted)
+
+
+def device_assignment(sharding: Any) -> tuple[Any, ...]:
+    """The devices of a sharding in the order of the program's partitions."""
+    return tuple(sharding._device_assignment)
+
 
 # Several processes
 

@@ -313,7 +313,7 @@ def designs(name: str, space: Space) -> list[Design]:
     of full are a pair of binders, or a binder and what stands around, with the suite's own layer and the leaf.
     """
     varied = [factor for factor, table in zip(FACTORS, space.table) if len(table) > 1]
-    wider = list(itertools.combinations(varied, 2)) if name != "quick" else []
+    wider: list[Design] = list(itertools.combinations(varied, 2)) if name != "quick" else []
     if name == "full":
         layers = [factor for factor in LAYERS if factor in varied and factor != "binder"]
         wider += [("leaf", "binder", layer) for layer in layers]

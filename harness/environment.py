@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from harness.backends import NAMED
+
 
 def facts() -> dict[str, Any]:
     """The environment as a JSON object."""
@@ -21,7 +23,7 @@ def facts() -> dict[str, Any]:
         "numpy": np.__version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "backend": jax.default_backend(),
+        "backend": os.environ.get(NAMED) or jax.default_backend(),
         "platform_version": devices[0].client.platform_version,
         "device_kind": devices[0].device_kind,
         "device_count": len(devices),

@@ -20,3 +20,7 @@ class CaseError(UsageError):
 
 class Illegal(Exception):
     """A well-formed case that no JAX promises to run (the message says which constraint it breaks)."""
+
+
+class NotApplicable(Exception):
+    """Something that a way of running programs cannot do; the message is the reason people read."""

@@ -66,7 +66,9 @@ class Expectation:
 
     def applies(self, facts: Mapping[str, Any]) -> bool:
         """Whether its conditions on the environment hold."""
-        return in_range(facts["jax"], self.jax) and (not self.platform or facts["backend"] in self.platform)
+        return in_range(facts["jax"], self.jax) and (
+            not self.platform or any(_is_platform(facts["backend"], name) for name in self.platform)
+        )
 
     def covers(self, case: str, parameters: Mapping[str, Iterable[str]]) -> bool:
         if self.cases:
@@ -80,6 +82,11 @@ class Expectation:
             and self.kind in ("", result["kind"])
             and self.rule in ("", result["rule"])
         )
+
+
+def _is_platform(backend: str, name: str) -> bool:
+    """`cpu` is itself; `aot:tpu` is every topology of it, executed or not."""
+    return backend == name or backend.startswith((f"{name}:", f"{name}+"))
 
 
 def _holds(key: str, values: list[str], parameters: Mapping[str, Iterable[str]]) -> bool:

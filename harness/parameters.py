@@ -5,11 +5,12 @@ All of them derive from the case, so that a new layer or setting shows up everyw
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from harness.case import SETTINGS, Case, parse
 from harness.errors import UsageError
-from harness.layers.binders import Binder, ShardMap
+from harness.layers.binders import Binder, Pmap, ShardMap
 from harness.layers.control import Control
 from harness.layers.probe import ProbeLeaf
 
@@ -33,6 +34,7 @@ def parameters(case: Case) -> Parameters:
     found["size"] = _unique(str(size) for _, sizes in bindings for size in sizes)
     found["leaf_over"] = _leaf_over(case)
     found["axes"] = (str(len(bindings)),)
+    found["devices"] = _devices(case)
     found["names_in_leaf"] = (str(len(case.leaf.names)),)
     found["names_order"] = (_names_order(case),)
     found["outside"] = _outside(case)
@@ -49,6 +51,15 @@ def parameters(case: Case) -> Parameters:
     found["option"] = _unique(_options(case))
     found["program"] = (" > ".join(layer.word for layer in case.layers),)
     return found
+
+
+def _devices(case: Case) -> tuple[str, ...]:
+    """How many devices the steps use, as far as the layers say it."""
+    held = [layer for layer in case.layers if isinstance(layer, (Pmap, ShardMap))]
+    bound = [sizes for layer in held for _, sizes in layer.bindings]
+    spare = math.prod(getattr(layer, "other", 0) or 1 for layer in held)
+    steps = max(map(len, bound), default=1)
+    return _unique(str(spare * math.prod(sizes[k % len(sizes)] for sizes in bound)) for k in range(steps))
 
 
 def _unique(values: Iterable[str]) -> tuple[str, ...]:

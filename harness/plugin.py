@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
-from harness import backends, expectations, journal, profiles, summary
+from harness import backends, expectations, journal, profiles, progress, summary
 from harness.case import line_of, parse_line
 from harness.errors import UsageError
 from harness.isolate import BackendError
 from harness.multihost.supervise import Checker, LocalRanks
 from harness.multihost.world import World
 from harness.parameters import KEYS, parameters, parse_where, select, suite_of
+from harness.reduce import reduce_folder
 from harness.report.matrix import standard, whole_lines
 from harness.report.terminal import screen
 from harness.report.write import Written, write_all
@@ -31,6 +32,8 @@ from harness.session import Session, results_folder
 from harness.verdicts import GOOD, Verdict
 
 EXPECTATIONS = Path(__file__).resolve().parent.parent / "configs" / "expectations"
+
+REDUCIBLE = frozenset({Verdict.FAIL, Verdict.CRASH, Verdict.HANG})
 
 STATE = pytest.StashKey["Run"]()
 
@@ -71,6 +74,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=0, metavar="N", help="shuffle the lines; 0 keeps their order")
     group.addoption("--fraction", metavar="I/N", help="only the I-th of N parts (1/4 ... 4/4)")
     group.addoption(
+        "--reduce",
+        type=float,
+        default=20.0,
+        metavar="SECONDS",
+        help="time for making the reproducers of unexpected failures small (20; 0: not at all)",
+    )
+    group.addoption(
         "--expectations", metavar="DIR", default=str(EXPECTATIONS), help="folder of expectation files"
     )
 
@@ -84,6 +94,7 @@ class Run:
         self.is_worker = hasattr(config, "workerinput")
         self.started = time.time()
         self.promised: set[str] = set()
+        backends.load(config.getoption("--backend"))  # a wrong name ends the run before it starts
         self.world = self._world()
         self.lines = self._select()
         self.folder = self._folder()
@@ -221,6 +232,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[STATE] = Run(config)
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
+    if progress.wanted(config) and config.stash[STATE].lines:
+        config.pluginmanager.register(progress.Progress(config), "conformance-progress")
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(XdistHooks(), "conformance-xdist")
 
@@ -311,6 +324,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     run.close()
     if run.is_worker or not (run.folder / journal.RESULTS).exists():
         return
+    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        _reduce(run, session.config)
     run.written = write_all(run.folder, run.promised)
     problems = summary.problems(run.folder, run.promised, accepted(session.config), strict(session.config))
     run.failure = problems
@@ -318,6 +333,19 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     elif exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.getoption("--resume"):
         session.exitstatus = pytest.ExitCode.OK
+
+
+def _reduce(run: Run, config: pytest.Config) -> None:
+    """Makes the reproducers of unexpected failures small, as far as the time for it goes."""
+    seconds = config.getoption("--reduce")
+    bad = [r for r in journal.read(run.folder) if r["verdict"] in REDUCIBLE]
+    if seconds <= 0 or not bad:
+        return
+    try:
+        for _ in reduce_folder(run.folder, seconds):
+            pass
+    except (BackendError, UsageError, OSError) as error:
+        config.issue_config_time_warning(pytest.PytestWarning(f"reproducers were not reduced: {error}"), 2)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

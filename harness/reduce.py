@@ -20,7 +20,8 @@ from harness.isolate import Death, HarnessDefect, Parent
 from harness.layers.base import Definition
 from harness.layers.binders import Binder
 from harness.program import plan
-from harness.report.diagnosis import Diagnosis, diagnose
+from harness.report.causes import Diagnosis
+from harness.report.diagnosis import diagnose
 from harness.report.results import load
 from harness.verdicts import Verdict
 

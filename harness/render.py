@@ -160,7 +160,7 @@ class Module:
         return self.spelling.varying.format(value=zeros, names=f"({names})" if len(tracked) > 1 else names)
 
     def size_of_key(self, axis: Axis, scope: Scope) -> str:
-        if len(set(axis.sizes)) == 1:
+        if len(set(axis.sizes)) == 1 and (self.plan.swapped is None or axis.symbol is None):
             return str(axis.sizes[0])
         if axis.symbol is None or axis not in scope.axes or scope.find(axis.symbol) is not axis:
             return f"<size of {axis.key}>"

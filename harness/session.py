@@ -14,9 +14,9 @@ from typing import Any
 from harness import expectations
 from harness.backends import Backend
 from harness.case import Case, line_of, parse_line
-from harness.errors import Illegal
+from harness.errors import Illegal, UsageError
 from harness.expectations import Expectation
-from harness.isolate import Death, Parent, Runner
+from harness.isolate import BackendError, Death, HarnessDefect, Parent, Runner
 from harness.journal import Journal
 from harness.parameters import parameters, suite_of
 from harness.program import plan
@@ -55,13 +55,11 @@ class Session:
 
     def start(self) -> dict[str, Any]:
         """Starts the backend in a runner and returns the facts about it; raises BackendError when it cannot."""
-        from harness.isolate import BackendError
-
-        answer = self._runner(alone=False).ask({"facts": True}, 2 * self.backend.deadline)
-        if isinstance(answer, Death):
+        try:
+            return started(self._runner(alone=False), self.backend)
+        except (BackendError, UsageError):
             self._runners.clear()
-            raise BackendError(f"backend {self.backend.name} could not be started:\n{answer.log}")
-        return answer["results"]
+            raise
 
     def close(self) -> None:
         for runner in self._runners.values():
@@ -77,7 +75,8 @@ class Session:
         """The parent for single-device programs (one visible chip) or for all the rest."""
         alone = alone and self.chip is not None
         if alone not in self._parents:
-            self._parents[alone] = Parent(self.backend.variables(self.devices, self.chip if alone else None))
+            variables = self.backend.variables(self.devices, self.chip if alone else None)
+            self._parents[alone] = Parent(variables, self.backend.worker)
         return self._parents[alone]
 
     def _runner(self, alone: bool) -> Runner:
@@ -216,6 +215,25 @@ class Session:
             else:
                 break
         return window
+
+
+def started(runner: Runner, backend: Backend) -> dict[str, Any]:
+    """Starts the backend in a runner and returns the facts about it.
+
+    Raises:
+      BackendError: it cannot be started.
+      UsageError: what its name asks for cannot be had.
+    """
+    try:
+        answer = runner.ask({"facts": True}, 2 * backend.deadline)
+    except HarnessDefect as defect:  # JAX could not load it, and says why in the last line
+        last = str(defect).strip().splitlines()[-1]
+        raise BackendError(f"backend {backend.name} could not be started: {last}") from None
+    if isinstance(answer, Death):
+        raise BackendError(f"backend {backend.name} could not be started:\n{answer.log}")
+    if "unusable" in answer["results"]:
+        raise UsageError(answer["results"]["unusable"])
+    return answer["results"]
 
 
 def write_down(result: Result, case: Case, entries: list[Expectation], journal: Journal) -> Result:

@@ -34,6 +34,7 @@ class Kind(enum.StrEnum):
     WRONG_SHAPE = "wrong shape"
     WRONG_DTYPE = "wrong dtype"
     WRONG_PLACEMENT = "wrong placement"
+    WRONG_GROUPS = "wrong groups"
     RAISED = "error raised"
     NOT_RAISED = "no error raised"
     NOT_RELEASED = "not released"

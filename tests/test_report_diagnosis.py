@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import synthetic_results as made
 from synthetic_results import fails, results, sometimes
 
-from harness.report.diagnosis import Cause, diagnose, meets
+from harness.report.causes import Cause
+from harness.report.diagnosis import diagnose, meets
 from harness.report.words import diagnosis_lines
 from harness.verdicts import Verdict
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import library
+
 ROOT = Path(__file__).resolve().parent.parent
 SOUND = "vmap(i:2,3) > jit > psum(i)"
 LINES = {
@@ -24,7 +26,7 @@ LINES = {
 
 
 def command(*options: str) -> list[str]:
-    return [sys.executable, "-m", "pytest", "-q", "--backend", "cpu", "--no-header", *options]
+    return [sys.executable, "-m", "pytest", "-q", "--backend", "cpu", "--no-header", "--reduce=0", *options]
 
 
 def suite(
@@ -204,3 +206,28 @@ def test_reproducers_fail_by_plain_python(tmp_path):
         [sys.executable, str(path)], env=environment(tmp_path), capture_output=True, text=True
     )
     assert {run.returncode, again.returncode} == {0, 1}, run.stdout + run.stderr  # it fails every second time
+
+
+def test_a_failure_leaves_a_small_reproducer(tmp_path):
+    """The same failure with fewer layers is found when the run ends, and it fails by plain python."""
+    folder = tmp_path / "r"
+    line = "vmap(_:2) > jit > vmap(i:4,3) > scan(2) > jit > ppermute(i) | dtype=int32 shape=2i names=tuple"
+    broken = library.environment("co_ppermute_reversed", environment())
+    options = (*cases(line), f"--results={folder}")
+    run = subprocess.run(
+        command(*options, "--reduce=60"),
+        cwd=ROOT,
+        env={**environment(), **broken},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert run.returncode == 1
+    records = [json.loads(text) for text in (folder / "results.jsonl").read_text().splitlines()]
+    small = records[-1]
+    assert small["case"] == line and len(small["reduced"].split(" > ")) < len(line.split(" > ")) - 1
+    path = folder / small["reproducer"]
+    failed = subprocess.run([sys.executable, str(path)], env={**environment(), **broken}, capture_output=True)
+    passed = subprocess.run([sys.executable, str(path)], env=environment(), capture_output=True)
+    assert (failed.returncode, passed.returncode) == (1, 0)
+    assert f"reduced to {small['reduced']}" in run.stdout

@@ -9,6 +9,7 @@ Requests, each answered by one JSON line (see `harness.worker`):
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -151,7 +152,8 @@ class Rank:
         from harness import check
         from harness.verdicts import Kind, Verdict
 
-        results = check.check_line(line, apart=False, watch=self.watch)
+        way = dataclasses.replace(check.here(self.watch), apart=False)
+        results = check.check_line(line, way)
         broken = self.agreement.broken
         if broken:
             assert self.channel is not None

@@ -11,7 +11,8 @@ import enum
 from collections.abc import Iterator, Sequence
 
 from harness.report import markdown
-from harness.report.diagnosis import Diagnosis, diagnose, symptom
+from harness.report.causes import Diagnosis, symptom
+from harness.report.diagnosis import diagnose
 from harness.report.results import UNDECIDED, Result, Run
 from harness.report.words import counted, diagnosis_lines, first_line
 from harness.verdicts import Verdict

@@ -20,7 +20,8 @@ from harness.errors import UsageError
 from harness.expectations import Expectation
 from harness.parameters import KEYS
 from harness.report import features
-from harness.report.diagnosis import Condition, diagnose
+from harness.report.causes import Condition
+from harness.report.diagnosis import diagnose
 from harness.report.results import Result, Run
 from harness.report.words import counted, first_line
 from harness.verdicts import Verdict

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from harness.compat import version
 from harness.report import markdown
-from harness.report.diagnosis import Contrast, diagnose, simplicity, symptom
+from harness.report.causes import Contrast, simplicity, symptom
+from harness.report.diagnosis import diagnose
 from harness.report.results import UNDECIDED, Result, Run
 from harness.report.words import counted, first_line, table_lines
 from harness.verdicts import Verdict

@@ -14,7 +14,8 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from harness.report.diagnosis import DERIVED, Diagnosis, symptom
+from harness.report.causes import Diagnosis, symptom
+from harness.report.contrast import DERIVED
 from harness.report.features import WORDS
 from harness.report.matrix import Cell, Matrix, laws, standard, transform
 from harness.report.positions import positions

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from xml.sax.saxutils import escape, quoteattr
 
-from harness.report.diagnosis import DERIVED, symptom
+from harness.report.causes import symptom
+from harness.report.contrast import DERIVED
 from harness.report.results import Result, Run
 from harness.verdicts import Verdict
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from harness.report.diagnosis import Cause, Diagnosis, Lone, symptom
+from harness.report.causes import Cause, Diagnosis, Lone, symptom
 from harness.report.matrix import Matrix, standard
 from harness.report.results import Result, Run
 from harness.report.terminal import counts_line

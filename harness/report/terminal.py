@@ -7,7 +7,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.report.diagnosis import Diagnosis, diagnose
+from harness.report.causes import Diagnosis
+from harness.report.diagnosis import diagnose
 from harness.report.matrix import matrix_lines, standard
 from harness.report.results import Run
 from harness.report.words import counted, diagnosis_lines

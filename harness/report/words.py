@@ -6,7 +6,7 @@ import os
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from harness.report.diagnosis import Cause, Diagnosis, Lone, symptom
+from harness.report.causes import Cause, Diagnosis, Lone, symptom
 from harness.report.results import Result
 
 

@@ -13,7 +13,8 @@ from harness.case import parse
 from harness.errors import UsageError
 from harness.parameters import parameters, suite_of
 from harness.report import junit, markdown
-from harness.report.diagnosis import Diagnosis, diagnose
+from harness.report.causes import Diagnosis
+from harness.report.diagnosis import diagnose
 from harness.report.results import ENVIRONMENT, Result, Run, load
 from harness.verdicts import Verdict
 
