@@ -30,6 +30,7 @@ from harness.multihost.supervise import (
     collective_seconds,
     died,
     refusal,
+    refuse_compilers,
 )
 from harness.multihost.world import World
 from harness.session import RUNNER_LINES
@@ -110,6 +111,7 @@ class ClusterRank:
     def __init__(
         self, backend: Backend, devices: int | None, given: Arguments, folder: Path, module: str = MODULE
     ):
+        refuse_compilers(backend)
         self.backend, self.devices, self.given, self.folder, self.module = (
             backend,
             devices,

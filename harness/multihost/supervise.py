@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from harness import compat, expectations
 from harness.backends import Backend
 from harness.case import Case, line_of, parse_line
+from harness.errors import UsageError
 from harness.expectations import Expectation
 from harness.isolate import BackendError, Death, Parent
 from harness.journal import Journal
@@ -172,6 +173,7 @@ class LocalRanks:
     """
 
     def __init__(self, backend: Backend, world: World, folder: Any, module: str = MODULE):
+        refuse_compilers(backend)
         self.backend, self.world, self.module = backend, world, module
         self.deadline = backend.deadline
         self.facts: dict[str, Any] = {}
@@ -354,6 +356,12 @@ def check_world(joined: dict[str, Any], expected: int) -> None:
             for each in joined["differ"]
         ]
         raise WorldError("world check: the ranks are not of one kind\n" + "\n".join(told))
+
+
+def refuse_compilers(backend: Backend) -> None:
+    """Raises UsageError for a backend on which nothing runs: it has no processes either."""
+    if backend.worker != Backend.worker:
+        raise UsageError(f"--backend {backend.name}: only compiles; several processes need devices")
 
 
 def collective_seconds(deadline: float) -> int:
