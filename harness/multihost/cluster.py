@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -172,8 +173,13 @@ class ClusterRank:
                 raise UsageError(
                     f"JAX finds no cluster: give --coordinator_address=HOST:PORT of rank 0 ({refused})"
                 )
+            self._note(f"not met: {refused.splitlines()[0] if refused else 'no answer'}")
             time.sleep(1 + meeting)
         raise BackendError(f"the ranks could not meet in {MEETINGS} attempts: {refused}")
+
+    def _note(self, text: str) -> None:
+        """Tells the operator, on standard error."""
+        print(f"rank {self.rank if self.rank >= 0 else '?'}: {text}", file=sys.stderr, flush=True)
 
     def _join(self) -> Answer:
         if self._parent is None or self._parent.process.poll() is not None:
@@ -259,6 +265,7 @@ class ClusterRank:
 
     def _met_again(self, last: dict[str, Any] | None) -> dict[int, dict[str, Any]]:
         """Meets the others in a new group; raises Rejoined unless all are at this rank's place."""
+        self._note("meets the others again" + (f" after the loss of a rank in {self._line}" if last else ""))
         joined = self._meet()
         if joined["rank"] != self.rank or joined["count"] != self.world.processes:
             raise WorldError(
