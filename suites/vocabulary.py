@@ -73,6 +73,32 @@ def holding(layer: str, binders: Fragments) -> Fragments:
     return tuple(f"{binder} > {layer}" for binder in binders)
 
 
+BAKED = "pmean(i) & all_gather(i) & axis_size(i)"
+"""Leaves whose trace has the size of the axis in it, as a number or a shape."""
+BAKED_LINEAR = "all_gather(i) & axis_size(i)"
+"""Those of them that have an exact derivative."""
+
+
+def environments(layer: str, leaves: str = BAKED, constant: bool = True) -> Fragments:
+    """Whole lines: a layer that meets one operand under several sizes of an axis, so that only the environment tells
+    its traces apart.
+
+    Args:
+      layer: a layer, such as `scan(2)`.
+      leaves: what stands inside, joined by ` & `.
+      constant: whether the layer can stand around what needs no operand at all.
+    """
+    lines = [
+        f"vmap(i:4,8) > jit > {layer} > {leaves} | payload=counting",
+        f"jit > shard_map(i:2,3) > {layer} > {leaves} | payload=counting",
+    ]
+    return (
+        (*lines, f"vmap(i:2,3,2) > {layer} > psum(i) & axis_size(i) of constant")
+        if constant
+        else tuple(lines)
+    )
+
+
 SHARD_MAP_EAGER: Fragments = (
     "shard_map(i:{i})",
     "shard_map(i:{i}, in=none, check=off)",

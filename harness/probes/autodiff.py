@@ -90,13 +90,14 @@ table = {  # the body of a device, and the gradient of the sum of all results
 }
 
 
-def split(body):  # the sharded function; where it has a second result nothing uses it
-    def both(x):
-        return (inside(body)(x), lax.psum(x, "i")) if unused else inside(body)(x)
+def split(body):  # the sharded function; of its further results one is dropped within, one without, and none is used
+    def several(x):
+        return (inside(body)(x), lax.psum(x, "i"), jnp.exp(x / 9)) if unused else inside(body)(x)
 
-    specs = (P("i"), P()) if unused else P("i")
-    mapped = outside(jax.shard_map(both, mesh=mesh, in_specs=P("i"), out_specs=specs))
-    return lambda x: mapped(x)[0] if unused else mapped(x)
+    specs = (P("i"), P(), P("i")) if unused else P("i")
+    mapped = jax.shard_map(several, mesh=mesh, in_specs=P("i"), out_specs=specs)
+    kept = outside((lambda x: mapped(x)[:2]) if unused else mapped)
+    return lambda x: kept(x)[0] if unused else kept(x)
 
 
 def ways(f, x, t):
@@ -299,6 +300,38 @@ MESH = 'mesh = Mesh(np.array(jax.devices()[:3]), ("i",))\n'
 EXPLICIT = """mesh = jax.make_mesh((3,), ("i",), axis_types=(jax.sharding.AxisType.Explicit,), devices=jax.devices()[:3])
 """
 
+POLICY = """
+from jax.ad_checkpoint import checkpoint_name
+
+policies = jax.checkpoint_policies
+
+
+def computed(word, policy, f=lambda x: jnp.sin(jnp.sin(x))):  # how often an operation stands in the gradient's program
+    wrapped = jax.checkpoint(f) if policy is None else jax.checkpoint(f, policy=policy)
+    return str(jax.make_jaxpr(jax.grad(lambda x: wrapped(x).sum()))(np.ones((2, 2), "float32"))).count(f" {word}")
+
+
+def named(x):
+    return jnp.sin(checkpoint_name(jnp.sin(x), "kept"))
+
+
+def multiplied(x):
+    return jnp.sin(jnp.sin(x @ x))
+
+
+dot = "dot_general["
+kept, dropped = policies.save_only_these_names("kept"), policies.save_only_these_names("others")
+return {
+    "without a policy what is needed is computed again": computed("sin ", None) > computed("sin ", policies.everything_saveable),
+    "nothing_saveable is no policy": computed("sin ", policies.nothing_saveable) == computed("sin ", None),
+    "everything_saveable computes nothing again": computed("sin ", policies.everything_saveable) == 2,
+    "dots_saveable keeps products": computed(dot, policies.dots_saveable, multiplied) < computed(dot, None, multiplied),
+    "and computes the rest again": computed("sin ", policies.dots_saveable, multiplied) == computed("sin ", None, multiplied),
+    "a name that is kept": computed("sin ", kept, named) < computed("sin ", dropped, named),
+    "a name that is not": computed("sin ", dropped, named) == computed("sin ", None, named),
+}
+"""
+
 PROBES = {
     "shard_map_gradient": _shard_map("autodiff.shard_map", WRAPPERS),
     "shard_map_gradient_unchecked": _shard_map("autodiff.unchecked", WRAPPERS, ", check_vma=False"),
@@ -310,5 +343,6 @@ PROBES = {
     "scalar_gradient": _scalars("autodiff.scalar", HOST_WAYS),
     "scalar_gradient_sharded": _scalars("autodiff.sharded", MESH_WAYS, MESH, 3),
     "scalar_gradient_explicit": _scalars("autodiff.explicit", EXPLICIT_WAYS, EXPLICIT, 3, "0.7.2"),
+    "checkpoint_policy": Probe("autodiff.policy", POLICY, "autodiff", imports=IMPORTS),
     "cotangent_like": Probe("autodiff.cotangent", COTANGENT, "autodiff", devices=3, imports=IMPORTS),
 }

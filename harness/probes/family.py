@@ -22,11 +22,20 @@ class Family:
     operand: str = NUMBERS
 
     def source(self) -> str:
-        """A function of the Python loops that gives `(operand, {name: (jax, numpy, bound)})`, as Python source."""
+        """A function of helpers (see `operations.BEFORE`) that gives `(operand, {name: (jax, numpy, bound)})`, as Python source."""
         rows = []
         for line in textwrap.dedent(self.table).strip().split("\n"):
             name, _, rest = line.partition(": ")
             jax, numpy, bound = ([part.strip() for part in rest.split(";")] + ["", ""])[:3]
             numpy = numpy or jax.replace("jnp.", "np.")
             rows.append(f'        "{name}": (lambda x: {jax}, lambda x: {numpy}, {bound or 0}),')
-        return "\n".join(["lambda fold, loop: (", f"    {self.operand},", "    {", *rows, "    },", ")"])
+        return "\n".join(
+            [
+                "lambda fold, loop, forward, backward, scaled: (",
+                f"    {self.operand},",
+                "    {",
+                *rows,
+                "    },",
+                ")",
+            ]
+        )

@@ -20,6 +20,10 @@ FAMILIES = {
         fori unsigned: lax.fori_loop(np.uint8(1), np.uint8(4), lambda k, c: 2 * c + k, x); fold(lambda c, k: 2 * c + k, range(1, 4), x)
         fori unrolled: lax.fori_loop(-1, 4, lambda k, c: 2 * c + k, x, unroll=2); fold(lambda c, k: 2 * c + k, range(-1, 4), x)
         fori unrolled whole: lax.fori_loop(1, 4, lambda k, c: 2 * c + k, x, unroll=True); fold(lambda c, k: 2 * c + k, range(1, 4), x)
+        fori of ten: lax.fori_loop(0, 10, lambda k, c: c + k * x, x); 46 * x
+        scan of ten: lax.scan(lambda c, k: (c + k * x, None), x, np.arange(10))[0]; 46 * x
+        while of ten: lax.while_loop(lambda s: s[0] < 10, lambda s: (s[0] + 1, s[1] + s[0] * x), (0, x))[1]; 46 * x
+        map of ten: lax.map(lambda k: k * x[0], np.arange(10)).sum(0); 45 * x[0]
         fori with own end: lax.fori_loop(0, 2 + (x[0, 0] > 0), lambda k, c: 2 * c + k, x); fold(lambda c, k: 2 * c + k, range(2 + (x[0, 0] > 0)), x)
         fori with own start: lax.fori_loop((x[0, 0] > 0) - 3, 1, lambda k, c: 2 * c + k, x); fold(lambda c, k: 2 * c + k, range((x[0, 0] > 0) * 1 - 3, 1), x)
         fori with own bounds: lax.fori_loop((x[0, 0] > 0) - 2, (x[1, 1] > 0) + 1, lambda k, c: 2 * c + k, x); fold(lambda c, k: 2 * c + k, range((x[0, 0] > 0) * 1 - 2, (x[1, 1] > 0) + 1), x)
@@ -53,6 +57,7 @@ FAMILIES = {
         scan of two kinds: lax.scan(lambda c, y: ((c[0] + 1, c[1] + y), None), (0, x[0]), x)[0][0]; np.int32(6)
         scan with own: lax.scan(lambda c, y: (c + x[0] * y, None), x[1], x)[0]; x[1] + x[0] * x.sum(0)
         scan in scan: lax.scan(lambda c, y: (lax.scan(lambda d, z: (d + z * y[0], None), c, y)[0], None), x[0, 0] * 0, x)[0]; (x.sum(1) * x[:, 0]).sum()
+        scan backwards in scan: lax.scan(lambda c, y: (c, lax.scan(lambda d, z: (d + z, d), y[0] * 0, y, reverse=True)[1]), x[0, 0], x)[1]; np.cumsum(x[:, ::-1], 1)[:, ::-1] - x
         scan of columns: lax.scan(lambda c, y: (2 * c + y, None), x[:, 0], x.T)[0]; fold(lambda c, y: 2 * c + y, x.T, x[:, 0])
         map: lax.map(lambda y: y * 2 + y[0], x); x * 2 + x[:, :1]
         map in batches: lax.map(lambda y: y * 2 + y[0], x, batch_size=4); x * 2 + x[:, :1]
@@ -61,6 +66,7 @@ FAMILIES = {
         prefixes: lax.associative_scan(jnp.add, x); np.cumsum(x, 0)
         prefixes of five: lax.associative_scan(jnp.add, x[:5], reverse=True); np.cumsum(x[4::-1], 0)[::-1]
         prefixes along rows: lax.associative_scan(jnp.maximum, x, axis=1); np.maximum.accumulate(x, 1)
+        prefixes backwards along rows: lax.associative_scan(jnp.add, x, reverse=True, axis=1); np.cumsum(x[:, ::-1], 1)[:, ::-1]
         prefixes in order: lax.associative_scan(lambda a, b: b, x); x
         prefixes of pairs: lax.associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (x * 0 + 2, x))[1]; np.stack([fold(lambda c, y: 2 * c + y, x[: k + 1], x[0] * 0) for k in range(6)])
         """),
@@ -70,6 +76,8 @@ FAMILIES = {
         cond own: lax.cond(x[0, 0] > 0, lambda y: y * 2, lambda y: y - 1, x); x * 2 if x[0, 0] > 0 else x - 1
         cond on a number: lax.cond(x[0, 0].astype("int32"), lambda y: y * 2, lambda y: y - 1, x); x * 2 if x[0, 0] else x - 1
         cond of two: lax.cond(x[1, 0] > 0, lambda a, b: a - b, lambda a, b: a * 0 + b * 2, x, x[::-1]); x - x[::-1] if x[1, 0] > 0 else 2 * x[::-1]
+        cond own of a constant: lax.cond(x[0, 0] > 0, lambda v: v + 1, lambda v: v - 1, 0.0); np.float32(1 if x[0, 0] > 0 else -1)
+        switch own of a constant: lax.switch(x[0, 0].astype("int32") % 3, [lambda v: v + 1, lambda v: v - 1, lambda v: v * 5], 3.0); np.float32([4, 2, 15][int(x[0, 0]) % 3])
         cond swaps: lax.cond(x[1, 0] > 0, lambda a, b: (a, b), lambda a, b: (b, a), x, -x)[0]; x if x[1, 0] > 0 else -x
         cond with own operands: lax.cond(x[2, 1] > 0, lambda: x + 1, lambda: x[::-1]); x + 1 if x[2, 1] > 0 else x[::-1]
         cond with own constants: lax.cond(x[2, 1] > 0, lambda y: y + np.arange(4.0), lambda y: y - np.arange(4.0), x); x + np.arange(4.0) if x[2, 1] > 0 else x - np.arange(4.0)
@@ -128,6 +136,9 @@ FAMILIES = {
         while forwards: jax.jvp(lambda x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * 2), (0, x))[1], (x,), (x,))[1]; 8 * x
         while own forwards: jax.jvp(lambda x: lax.while_loop(lambda s: abs(s).sum() < 3000, lambda s: s * 2 + 1, x), (x,), (x,))[1]; loop(lambda s: abs(s[0]).sum() < 3000, lambda s: (s[0] * 2 + 1, s[1] * 2), (x, x))[1]
         while with own forwards: jax.jvp(lambda x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] + x * x), (0, x))[1], (x,), (x * 0 + 1,))[1]; 1 + 6 * x
+        linearized, asked twice: (lambda f: f(x) - f(2 * x))(jax.linearize(lambda x: x * x, x)[1]); -2 * x * x
+        pulled back twice: (lambda f: f(x)[0] - f(2 * x)[0])(jax.vjp(lambda x: x * x, x)[1]); -2 * x * x
+        transposed twice: (lambda f: f(x)[0] - f(2 * x)[0])(jax.linear_transpose(lambda x: 3 * x, x)); -3 * x
         cond: jax.grad(lambda x: lax.cond(x[0, 0] > 0, lambda y: y * y, lambda y: 3 * y, x).sum())(x); 2 * x if x[0, 0] > 0 else x * 0 + 3
         cond true: jax.grad(lambda x: lax.cond(True, lambda y: y * y, lambda y: 3 * y, x).sum())(x); 2 * x
         cond with own: jax.grad(lambda x: lax.cond(x[1, 0] > 0, lambda: (x * x).sum(), lambda: x[0].sum()))(x); 2 * x if x[1, 0] > 0 else np.eye(6)[:, :1] + 0 * x
@@ -144,5 +155,38 @@ FAMILIES = {
         map in batches: jax.grad(lambda x: lax.map(lambda y: (y * y).sum(), x, batch_size=4).sum())(x); 2 * x
         prefixes: jax.grad(lambda x: lax.associative_scan(jnp.add, x).sum())(x); np.broadcast_to(np.arange(6.0, 0, -1)[:, None], (6, 4))
         prefixes backwards: jax.grad(lambda x: lax.associative_scan(jnp.add, x, reverse=True).sum())(x); np.broadcast_to(np.arange(1.0, 7)[:, None], (6, 4))
+        """),
+    # forward and backward double their operand and say that their derivative is 7; scaled(x, a, b) is a x - b, with a + 2 b
+    "derivative_rules": Family("""
+        forward: jax.jvp(forward, (x,), (x,))[1]; 7 * x
+        forward of grad: jax.grad(lambda x: forward(x).sum())(x); 7 + 0 * x
+        backward: jax.grad(lambda x: backward(x).sum())(x); 7 + 0 * x
+        values: forward(x) + backward(x) + scaled(x, 3.0, 5.0); 7 * x - 5
+        of two more: jax.grad(lambda x: scaled(x, 3.0, 5.0).sum())(x); 13 + 0 * x
+        of two more, jitted: jax.jit(jax.grad(lambda x: scaled(x, 3.0, 5.0).sum()))(x); 13 + 0 * x
+        forward jitted: jax.jvp(jax.jit(forward), (x,), (x,))[1]; 7 * x
+        backward jitted: jax.grad(jax.jit(lambda x: backward(x).sum()))(x); 7 + 0 * x
+        forward in scan: jax.jvp(lambda x: lax.scan(lambda c, _: (forward(c), None), x, None, length=2)[0], (x,), (x,))[1]; 49 * x
+        backward in scan: jax.grad(lambda x: lax.scan(lambda c, _: (backward(c), None), x, None, length=2)[0].sum())(x); 49 + 0 * x
+        backward of rows in scan: jax.grad(lambda x: lax.scan(lambda c, y: (c + backward(y), None), x[0] * 0, x)[0].sum())(x); 7 + 0 * x
+        forward in while: jax.jvp(lambda x: lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, forward(s[1])), (0, x))[1], (x,), (x,))[1]; 49 * x
+        forward in fori: jax.jvp(lambda x: lax.fori_loop(0, 2, lambda _, c: forward(c), x), (x,), (x,))[1]; 49 * x
+        backward in fori: jax.grad(lambda x: lax.fori_loop(0, 2, lambda _, c: backward(c), x).sum())(x); 49 + 0 * x
+        forward in cond: jax.jvp(lambda x: lax.cond(x[0, 0] > 0, forward, lambda y: y, x), (x,), (x,))[1]; 7 * x if x[0, 0] > 0 else x
+        backward in cond: jax.grad(lambda x: lax.cond(x[0, 0] > 0, backward, lambda y: y, x).sum())(x); (7 if x[0, 0] > 0 else 1) + 0 * x
+        forward in switch: jax.jvp(lambda x: lax.switch(x[0, 0].astype("int32") % 3, [lambda y: y, forward, lambda y: -y], x), (x,), (x,))[1]; x * [1, 7, -1][int(x[0, 0]) % 3]
+        backward in switch: jax.grad(lambda x: lax.switch(x[0, 0].astype("int32") % 3, [lambda y: y, backward, lambda y: -y], x).sum())(x); [1, 7, -1][int(x[0, 0]) % 3] + 0 * x
+        forward in map: jax.jvp(lambda x: lax.map(forward, x), (x,), (x,))[1]; 7 * x
+        backward in map: jax.grad(lambda x: lax.map(backward, x).sum())(x); 7 + 0 * x
+        forward in vmap: jax.jvp(jax.vmap(forward), (x,), (x,))[1]; 7 * x
+        backward in vmap: jax.grad(lambda x: jax.vmap(backward, in_axes=1, out_axes=1)(x).sum())(x); 7 + 0 * x
+        vmap of grad: jax.vmap(jax.grad(lambda y: backward(y).sum()))(x); 7 + 0 * x
+        backward saved: jax.grad(lambda x: jax.checkpoint(backward)(x).sum())(x); 7 + 0 * x
+        forward saved: jax.grad(lambda x: jax.checkpoint(forward)(x).sum())(x); 7 + 0 * x
+        forward linearized: jax.linearize(forward, x)[1](x); 7 * x
+        forward by rows: jax.jacfwd(forward)(x[0]); 7 * np.eye(4)
+        backward by rows: jax.jacrev(backward)(x[0]); 7 * np.eye(4)
+        forward twice: jax.jvp(lambda x: jax.jvp(lambda x: forward(x) * x, (x,), (x,))[1], (x,), (x * 0 + 1,))[1]; 23 * x
+        backward twice: jax.grad(lambda x: jax.grad(lambda x: (backward(x) * x).sum())(x).sum())(x); 14 + 0 * x
         """),
 }

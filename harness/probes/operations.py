@@ -374,7 +374,30 @@ def loop(test, step, state):  # what a while_loop gives
     return state
 
 
-make, operations = VALUE(fold, loop)
+@jax.custom_jvp
+def forward(x):
+    return 2 * x
+
+
+forward.defjvp(lambda primals, tangents: (forward(*primals), 7 * tangents[0]))
+
+
+@jax.custom_vjp
+def backward(x):
+    return 2 * x
+
+
+backward.defvjp(lambda x: (backward(x), None), lambda _, cotangent: (7 * cotangent,))
+
+
+def scaled(x, a, b):
+    return x * a - b
+
+
+scaled = jax.custom_vjp(scaled, nondiff_argnums=(1, 2))
+scaled.defvjp(lambda x, a, b: (scaled(x, a, b), None), lambda a, b, _, cotangent: ((a + 2 * b) * cotangent,))
+
+make, operations = VALUE(fold, loop, forward, backward, scaled)
 x = make((np.arange(72) * 29 % 72 - 36).reshape(3, 6, 4))  # three lanes of distinct numbers of both signs
 
 

@@ -21,6 +21,7 @@ SPACE = Space(
     shape=words.SHAPES_CORE,
     payload=words.PAYLOADS_CORE,
     names=words.NAMES_CORE,
+    extra=words.environments("associative_scan(2)", constant=False),
 )
 
 

@@ -23,7 +23,10 @@ SPACE = Space(
     shape=words.SHAPES_CORE,
     payload=words.PAYLOADS_CORE,
     names=words.NAMES_CORE,
-    extra=("jit > vmap(_:2, spmd) > shard_map(i:2, other=2) > cond(arg) > psum(i)",),
+    extra=(
+        *words.environments("cond(arg)"),
+        "jit > vmap(_:2, spmd) > shard_map(i:2, other=2) > cond(arg) > psum(i)",
+    ),
 )
 
 

@@ -22,6 +22,7 @@ SPACE = Space(
     shape=words.SHAPES_CORE,
     payload=words.PAYLOADS_CORE,
     names=words.NAMES_CORE,
+    extra=words.environments("map(2)", constant=False),
 )
 
 

@@ -24,6 +24,7 @@ SPACE = Space(
     shape=words.SHAPES_CORE,
     payload=words.PAYLOADS_CORE,
     names=words.NAMES_CORE,
+    extra=words.environments("while_loop(2)"),
 )
 
 

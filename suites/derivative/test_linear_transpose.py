@@ -19,6 +19,7 @@ SPACE = Space(
     shape=("3", "scalar", "2xi"),
     payload=words.PAYLOADS_DERIVATIVE,
     names=("str", "object"),
+    extra=words.environments("linear_transpose", "all_gather(i)", constant=False),
 )
 
 

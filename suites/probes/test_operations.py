@@ -11,7 +11,17 @@ from harness.space import Space
 
 SUITE = "operations"
 
-SPACE = Space(SUITE, binder=("",), sizes=("",), leaf=probes.leaves(SUITE), bundle=1)
+SPACE = Space(
+    SUITE,
+    binder=("",),
+    sizes=("",),
+    leaf=probes.leaves(SUITE),
+    bundle=1,
+    extra=(
+        "probe(operations_spmd_checked, value=movement)",
+        "probe(operations_spmd_checked, value=scatters)",
+    ),
+)
 
 
 def test_operations(line, conformance):

@@ -20,6 +20,7 @@ SPACE = Space(
     shape=words.SHAPES_CORE,
     payload=words.PAYLOADS_CORE,
     names=words.NAMES_CORE,
+    extra=words.environments("custom_vjp", constant=False),
 )
 
 

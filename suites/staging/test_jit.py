@@ -22,7 +22,7 @@ SPACE = Space(
     shape=words.SHAPES,
     payload=words.PAYLOADS_ALL,
     names=words.NAMES_JIT,
-    extra=words.MESHES_3D + words.WITNESSES + words.WITNESSES_JIT,
+    extra=words.environments("jit") + words.MESHES_3D + words.WITNESSES + words.WITNESSES_JIT,
 )
 
 

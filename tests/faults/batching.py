@@ -228,7 +228,7 @@ def co_vmap_out_axes(jax):
     breaks="vmap ignores spmd_axis_name",
     family="collective",
     rules=("result.placement",),
-    component={"binder": "vmap of shard_map", "option": "spmd_axis_name"},
+    component={"binder": "vmap of shard_map", "option": ("vmap.spmd",)},
     witness="""
         mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 4), ("i", "j"))
         total = jax.shard_map(lambda x: lax.psum(x, "j"), mesh=mesh, in_specs=jax.P("j"), out_specs=jax.P())
@@ -270,7 +270,7 @@ def co_vmap_axis_size_unchecked(jax):
     breaks="vmap of a shard_map inserts the batch dimension of every spec at position 0",
     family="collective",
     rules=("batching.mapped", "result.placement"),
-    component={"binder": "vmap of shard_map", "option": "in_axes"},
+    component={"binder": "vmap of shard_map", "option": ("vmap.in=1",)},
     witness="""
         mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("i",))
         index = jax.shard_map(lambda x: x + lax.axis_index("i"), mesh=mesh, in_specs=jax.P("i"),

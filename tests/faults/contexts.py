@@ -117,7 +117,12 @@ def ck_threefry_partitionable(jax):
     breaks="the debug_nans flag is read once, at the first execution",
     family="cache",
     rules=CONFIG,
-    component={"schedule": "flag changed", "option": "jax_debug_nans", "payload": "NaN"},
+    component={
+        "schedule": "flag changed",
+        "option": "jax_debug_nans",
+        "payload": "NaN",
+        "probe": ("debug_nans",),
+    },
     witness="""
     f = jax.jit(lambda x: lax.psum(x, "i"))
     call = lambda: jax.vmap(f, axis_name="i")(jnp.array([np.nan, 1.0])).block_until_ready()
@@ -145,7 +150,7 @@ def ck_debug_nans(jax):
     breaks="the default device is read once, at the first compilation",
     family="cache",
     rules=(*CONFIG, "result.placement"),
-    component={"schedule": "flag changed", "option": "jax_default_device"},
+    component={"schedule": "flag changed", "option": "jax_default_device", "probe": ("default_device",)},
     witness="""
     f = jax.jit(lambda x: x + 1)
     a, b = jax.devices()[:2]
@@ -171,7 +176,14 @@ def ck_default_device(jax):
     breaks="the mesh set as context is dropped from the keys of the Python trace caches",
     family="cache",
     rules=("cache.mesh",),
-    component={"schedule": "another abstract mesh", "binder": "mesh context"},
+    component={
+        "schedule": "another abstract mesh",
+        "binder": "mesh context",
+        "probe": (
+            "mesh_context",
+            "mesh_identity",
+        ),
+    },
     witness="""
     f = jax.jit(lambda x: x * jax.sharding.get_abstract_mesh().shape["i"])
     got = []
@@ -246,7 +258,14 @@ def ck_mesh_devices(jax):
     breaks="meshes that differ in their axis types only are interned as one",
     family="cache",
     rules=("cache.mesh",),
-    component={"binder": "mesh context", "schedule": "another axis type"},
+    component={
+        "binder": "mesh context",
+        "schedule": "another axis type",
+        "probe": (
+            "mesh_context",
+            "mesh_identity",
+        ),
+    },
     witness="""
     from jax.sharding import AxisType, Mesh
     kinds = [Mesh(np.array(jax.devices()[:2]), ("i",), axis_types=(t,)).axis_types

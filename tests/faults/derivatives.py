@@ -201,7 +201,7 @@ def cf_linear_transpose_scan(jax):
     breaks="second derivatives in forward mode are those of the first",
     family="control",
     rules=FORWARD,
-    component={"derivative": "second order"},
+    component={"derivative": ("hvp", "jvp")},
     witness="""
     d = lambda f: (lambda x: jax.jvp(f, (x,), (jnp.ones_like(x),))[1])
     f = lambda x: lax.scan(lambda c, _: (c * x, None), x, None, length=2)[0]

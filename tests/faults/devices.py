@@ -54,7 +54,16 @@ def md_shard_index(jax):
     breaks="every shard says that it is replica 0",
     family="device",
     rules=("result.placement",),
-    component={"operand": "replicated", "payload": "shards"},
+    component={
+        "operand": "replicated",
+        "payload": "shards",
+        "probe": (
+            "fetched",
+            "device_put",
+            "constraint",
+            "callback",
+        ),
+    },
     witness="""
         mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 4), ("i", "j"))
         x = jax.device_put(jnp.arange(4), jax.NamedSharding(mesh, jax.P("j")))
@@ -71,7 +80,13 @@ def md_replica_id(jax):
     breaks="np.asarray of an array on a mesh in another device order puts the shards together by device id",
     family="device",
     rules=("result.placement", "device.order"),
-    component={"option": "device order"},
+    component={
+        "option": "device order",
+        "probe": (
+            "device_put",
+            "fetched",
+        ),
+    },
     witness="""
         mesh = jax.sharding.Mesh(np.array(jax.devices()[::-1]), ("i",))
         x = jax.device_put(np.arange(8), jax.NamedSharding(mesh, jax.P("i")))
@@ -101,7 +116,13 @@ def md_asarray_device_order(jax):
     breaks="jax.devices() lists devices in descending id order",
     family="device",
     rules=("device.order",),
-    component={"option": "device order"},
+    component={
+        "option": "device order",
+        "probe": (
+            "device_order",
+            "make_mesh",
+        ),
+    },
     witness="""
         good = [device.id for device in jax.devices()] == list(range(8))
     """,
@@ -115,7 +136,13 @@ def md_devices_reversed(jax):
     breaks="jax.local_devices() leaves out the last device",
     family="device",
     rules=("device.order", "process.identity"),
-    component={"option": "device order"},
+    component={
+        "option": "device order",
+        "probe": (
+            "device_order",
+            "process_identity",
+        ),
+    },
     witness="""
         good = jax.local_devices() == jax.devices()
     """,
@@ -179,7 +206,7 @@ def md_make_mesh_axis_types(jax):
     breaks="the mesh of jax.set_mesh stays set when its block ends",
     family="device",
     rules=("cache.mesh",),
-    component={"option": "set_mesh", "schedule": "bound, then unbound"},
+    component={"option": "set_mesh", "schedule": "bound, then unbound", "probe": ("mesh_context",)},
     witness="""
         mesh = jax.make_mesh((8,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
         with jax.set_mesh(mesh):

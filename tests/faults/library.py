@@ -21,6 +21,7 @@ COMPONENTS = frozenset(
         "staging",
         "control",
         "leaf",
+        "probe",
         "operand",
         "dtype",
         "shape",
@@ -53,7 +54,9 @@ class Fault:
     breaks: str  # one sentence
     family: str
     rules: tuple[str, ...]  # a suite must fail under at least one of these
-    component: Mapping[str, Any]  # the case parameters that a good diagnosis names
+    component: Mapping[
+        str, Any
+    ]  # the case parameters that a good diagnosis names; a tuple where any of them will do
     witness: str  # Python that sets `good`; `jax`, `jnp`, `lax` and `np` are imported, 8 devices
     since: str  # first JAX version it works on
     until: str | None  # last one, None for all
@@ -63,6 +66,13 @@ class Fault:
     def several_processes(self) -> bool:
         """Whether it shows in several processes only."""
         return "in_two_processes" in self.witness
+
+    def values(self) -> dict[str, tuple[str, ...]]:
+        """The component with every value as a tuple of words, any of which is right."""
+        return {
+            key: tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)
+            for key, value in self.component.items()
+        }
 
     def covers(self, version: str) -> bool:
         """Whether this fault can be injected into that JAX version."""

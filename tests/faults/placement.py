@@ -137,7 +137,13 @@ def _on_devices(jax, sharding, devices):
     breaks="device_put to a mesh in another device order puts the shards in the order of the ids",
     family="device",
     rules=("result.placement", "device.order"),
-    component={"option": "device order"},
+    component={
+        "option": "device order",
+        "probe": (
+            "device_put",
+            "moved",
+        ),
+    },
     witness="""
         mesh = jax.sharding.Mesh(np.array(jax.devices()[::-1]), ("i",))
         x = jax.device_put(np.arange(8), jax.NamedSharding(mesh, jax.P("i")))
@@ -159,7 +165,13 @@ def md_device_put_order(jax):
     breaks="device_put to a mesh that does not start at the first device uses the first devices",
     family="device",
     rules=("result.placement",),
-    component={"option": "mesh offset"},
+    component={
+        "option": "mesh offset",
+        "probe": (
+            "device_put",
+            "moved",
+        ),
+    },
     witness="""
         mesh = jax.sharding.Mesh(np.array(jax.devices()[4:]), ("i",))
         x = jax.device_put(np.arange(4), jax.NamedSharding(mesh, jax.P("i")))
@@ -182,7 +194,13 @@ def md_device_put_offset(jax):
     breaks="device_put of a square matrix reverses the dimensions of the spec",
     family="device",
     rules=("result.placement",),
-    component={"shape": "square"},
+    component={
+        "shape": "square",
+        "probe": (
+            "device_put",
+            "moved",
+        ),
+    },
     witness="""
         mesh = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
         x = jax.device_put(np.zeros((8, 8)), jax.NamedSharding(mesh, jax.P("i", None)))
@@ -213,7 +231,7 @@ def _exchange(jax, array):
     breaks="device_put from one sharding on several devices to another exchanges the first two shards",
     family="device",
     rules=("result.placement",),
-    component={"operand": "sharded", "option": "reshard"},
+    component={"operand": "sharded", "option": "reshard", "probe": ("resharded",)},
     witness="""
         mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 4), ("i", "j"))
         x = jax.device_put(np.arange(8), jax.NamedSharding(mesh, jax.P("i")))
@@ -232,7 +250,7 @@ def md_reshard_exchanged(jax):
     breaks="make_array_from_callback asks the callback for the shards in reverse",
     family="device",
     rules=("result.placement",),
-    component={"option": "make_array_from_callback"},
+    component={"option": "make_array_from_callback", "probe": ("callback",)},
     witness="""
         mesh = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
         rows = jax.NamedSharding(mesh, jax.P("i"))
@@ -256,7 +274,7 @@ def md_callback_reversed(jax):
     breaks="make_array_from_single_device_arrays goes by the order of the list, not by the device of each",
     family="device",
     rules=("result.placement",),
-    component={"option": "make_array_from_single_device_arrays"},
+    component={"option": "make_array_from_single_device_arrays", "probe": ("single_device_arrays",)},
     witness="""
         mesh = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
         rows = jax.NamedSharding(mesh, jax.P("i"))
@@ -278,7 +296,7 @@ def md_single_device_arrays(jax):
     breaks="make_array_from_process_local_data lays the rows of a process out over its devices in reverse",
     family="device",
     rules=("result.placement",),
-    component={"option": "make_array_from_process_local_data"},
+    component={"option": "make_array_from_process_local_data", "probe": ("process_local_data",)},
     witness="""
         mesh = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
         rows = jax.NamedSharding(mesh, jax.P("i"))
@@ -297,7 +315,13 @@ def md_process_local_data(jax):
     breaks="jax.default_device is ignored",
     family="device",
     rules=("result.placement",),
-    component={"option": "default_device"},
+    component={
+        "option": "default_device",
+        "probe": (
+            "default_device",
+            "commitment",
+        ),
+    },
     witness="""
         with jax.default_device(jax.devices()[3]):
             good = jnp.zeros(2).devices() == {jax.devices()[3]}

@@ -47,7 +47,7 @@ def _two(witness: str) -> str:
     breaks="jax.process_index() returns index + 1",
     family="device",
     rules=("process.identity",),
-    component={"option": "process_index"},
+    component={"option": "process_index", "probe": ("process_identity",)},
     witness="""
         good = jax.process_index() == jax.devices()[0].process_index
     """,
@@ -61,7 +61,7 @@ def md_process_index(jax):
     breaks="jax.process_count() is always 1",
     family="device",
     rules=("process.identity",),
-    component={"option": "process_count"},
+    component={"option": "process_count", "probe": ("process_identity",)},
     witness=_two("""
         good = in_two_processes(lambda index: jax.process_count()) == [2, 2]
     """),
@@ -74,7 +74,13 @@ def md_process_count(jax):
     breaks="jax.device_count() counts the devices of this process only",
     family="device",
     rules=("process.identity", "device.order"),
-    component={"option": "device_count"},
+    component={
+        "option": "device_count",
+        "probe": (
+            "process_identity",
+            "device_order",
+        ),
+    },
     witness=_two("""
         good = in_two_processes(lambda index: jax.device_count()) == [16, 16]
     """),
@@ -87,7 +93,13 @@ def md_device_count(jax):
     breaks="jax.local_devices() lists the devices of all processes",
     family="device",
     rules=("process.identity", "device.order"),
-    component={"option": "local_devices"},
+    component={
+        "option": "local_devices",
+        "probe": (
+            "process_identity",
+            "device_order",
+        ),
+    },
     witness=_two("""
         def program(index):
             return all(device.process_index == index for device in jax.local_devices())
@@ -103,7 +115,7 @@ def md_local_devices_all(jax):
     breaks="multihost_utils.process_allgather returns the processes in reverse order",
     family="device",
     rules=("process.gather",),
-    component={"option": "process_allgather"},
+    component={"option": "process_allgather", "probe": ("one_process_gather",)},
     witness=_two("""
         def program(index):
             return multihost_utils.process_allgather(np.array([index])).ravel().tolist()
@@ -128,7 +140,7 @@ def md_process_allgather(jax):
     breaks="multihost_utils.broadcast_one_to_all sends what the last process has",
     family="device",
     rules=("process.gather",),
-    component={"option": "broadcast_one_to_all"},
+    component={"option": "broadcast_one_to_all", "probe": ("one_process_gather",)},
     witness=_two("""
         def program(index):
             return multihost_utils.broadcast_one_to_all(np.array([index + 5])).tolist()
@@ -148,7 +160,7 @@ def md_broadcast_last(jax):
     breaks="multihost_utils.assert_equal never finds a difference",
     family="device",
     rules=("process.gather",),
-    component={"option": "assert_equal", "payload": "different"},
+    component={"option": "assert_equal", "payload": "different", "probe": ("one_process_gather",)},
     witness=_two("""
         def program(index):
             try:

@@ -8,6 +8,7 @@ import functools
 import json
 import queue
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -18,15 +19,13 @@ from harness.case import parse_line
 from harness.errors import Illegal
 from harness.isolate import BackendError, Death, HarnessDefect, Parent
 from harness.judge import checked_rules
+from harness.layers.probe import ProbeLeaf
 from harness.parameters import parameters
 from harness.program import plan
 from harness.report.diagnosis import diagnose
 from harness.report.results import Result
 from harness.verdicts import Verdict
 from tests.faults import library
-
-CLEAN = ""
-"""The name of the run without a fault."""
 
 Failure = tuple[str, str, str, str]
 """(case, verdict, kind, rule)."""
@@ -58,56 +57,95 @@ class Catch:
         return sorted({rule for _, _, _, rule in self.failures})
 
 
-def run(
-    fault: str,
-    lines: Sequence[str],
-    backend: Backend,
-    clean: frozenset[Failure],
-    enough: int,
-    devices: int | None = None,
-) -> Catch:
+class Asked:
+    """A process that runs lines, under a fault or under none; one that dies is replaced.
+
+    Raises:
+      BackendError, HarnessDefect: it cannot be started, or a line breaks the harness itself.
+    """
+
+    def __init__(self, backend: Backend, fault: str = ""):
+        environment = library.environment(fault) if fault else {}
+        self.deadline = backend.deadline
+        self.parent = Parent({**backend.variables(None), **environment})
+        self.runner = self.parent.fork()
+
+    def results(self, line: str) -> list[dict[str, str]]:
+        """The results of the line's cases, with `case`, `verdict`, `kind` and `rule`."""
+        answer = self.runner.ask({"line": line}, self.deadline)
+        if not isinstance(answer, Death):
+            return answer["results"]
+        self.runner = self.parent.fork()
+        verdict = Verdict.HANG if answer.hang else Verdict.CRASH
+        return [{"case": str(c), "verdict": verdict, "kind": "", "rule": c.rule} for c in parse_line(line)]
+
+    def close(self) -> None:
+        self.parent.close()
+
+
+class Clean:
+    """What fails without any fault, found out line by line as it is asked for."""
+
+    def __init__(self, backend: Backend):
+        self.backend = backend
+        self.lock = threading.Lock()
+        self.known: dict[str, frozenset[Failure]] = {}
+        self.asked: Asked | None = None
+
+    def failures(self, line: str) -> frozenset[Failure]:
+        with self.lock:
+            if line not in self.known:
+                self.asked = self.asked or Asked(self.backend)
+                self.known[line] = frozenset(_failures(self.asked.results(line)))
+            return self.known[line]
+
+    def close(self) -> None:
+        if self.asked is not None:
+            self.asked.close()
+
+
+def _failures(results: Iterable[dict[str, str]]) -> list[Failure]:
+    return [
+        (result["case"], result["verdict"], result["kind"], result["rule"])
+        for result in results
+        if result["verdict"] in (Verdict.FAIL, Verdict.CRASH, Verdict.HANG)
+    ]
+
+
+def run(fault: str, lines: Sequence[str], backend: Backend, clean: Clean, enough: int) -> Catch:
     """Runs lines under a fault until `enough` cases have failed that do not fail clean.
 
     Args:
-      fault: name of the fault, or CLEAN.
+      fault: name of the fault.
       lines: in the order to run them.
-      clean: what fails without any fault.
+      clean: what fails without the fault; the time it takes to find out is not counted.
       enough: stop after so many failing cases.
     """
     catch, start = Catch(fault), time.monotonic()
     passed: list[str] = []
-    environment = library.environment(fault) if fault else {}
-    parent = None
+    asked = None
     try:
-        parent = Parent({**backend.variables(devices), **environment})
-        runner = parent.fork()
+        asked = Asked(backend, fault)
         for line in lines:
             catch.lines += 1
-            answer = runner.ask({"line": line}, backend.deadline)
-            if isinstance(answer, Death):
-                runner = parent.fork()
-                verdict = Verdict.HANG if answer.hang else Verdict.CRASH
-                results = [
-                    {"case": str(c), "verdict": verdict, "kind": "", "rule": c.rule} for c in parse_line(line)
-                ]
-            else:
-                results = answer["results"]
-            for result in results:
-                failure = (result["case"], result["verdict"], result["kind"], result["rule"])
-                if result["verdict"] in (Verdict.FAIL, Verdict.CRASH, Verdict.HANG) and failure not in clean:
-                    catch.failures.append(failure)
-                elif result["verdict"] == Verdict.PASS:
-                    passed.append(result["case"])
+            results = asked.results(line)
+            failures, elapsed = _failures(results), time.monotonic() - start
+            passed += [result["case"] for result in results if result["verdict"] == Verdict.PASS]
+            if failures:
+                before = time.monotonic()
+                known = clean.failures(line)
+                start += time.monotonic() - before
+                catch.failures += [failure for failure in failures if failure not in known]
             if catch.failures and catch.seconds is None:
-                catch.seconds = time.monotonic() - start
+                catch.seconds = elapsed
             if len(catch.failures) >= enough:
                 break
     except (BackendError, HarnessDefect) as error:
         catch.trouble = str(error)[-400:]
     finally:
-        if parent is not None:
-            parent.close()
-    if fault and catch.failures:
+        if asked is not None:
+            asked.close()
+    if catch.failures:
         _explain(catch, passed)
     return catch
 
@@ -119,9 +157,11 @@ def _explain(catch: Catch, passed: list[str]) -> None:
     diagnosis = diagnose(found)
     causes = (*diagnosis.causes, *diagnosis.suspicions)
     catch.diagnosis = "; ".join(str(cause) for cause in causes)
-    component = library.faults()[catch.fault].component
+    component = library.faults()[catch.fault].values()
     catch.named = any(
-        str(value) in cause.parameters.get(key, ()) for cause in causes for key, value in component.items()
+        set(values) & set(cause.parameters.get(key, ()))
+        for cause in causes
+        for key, values in component.items()
     )
 
 
@@ -139,20 +179,28 @@ def shuffled(lines: Iterable[str], seed: int = 1) -> list[str]:
 
 @functools.cache
 def _described(line: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The parameter values of a line's cases, and the laws they are held to."""
+    """The words of a line, of its parameters and of its probe's program, and the laws its cases are held to."""
     cases = parse_line(line)
     try:
         typed = plan(cases[0], tuple(case.leaf for case in cases[1:]))
     except Illegal:
         return frozenset(), frozenset()
-    words = {value for case in cases for values in parameters(case).values() for value in values}
-    return frozenset(words), frozenset(rule for case in cases for rule in checked_rules(typed, case))
+    texts = [value for case in cases for values in parameters(case).values() for value in values]
+    leaf = cases[0].leaf
+    if isinstance(leaf, ProbeLeaf):
+        texts += [line, leaf.probe.source, leaf.probe.values.get(leaf.value, "")]
+    rules = frozenset(rule for case in cases for rule in checked_rules(typed, case))
+    return _words(texts), rules
+
+
+def _words(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset(word for text in texts for word in re.findall(r"\w+", text))
 
 
 def aimed(lines: Sequence[str], fault: str) -> list[str]:
     """The same lines, those first that have most to do with what the fault breaks: sooner caught, if it is caught at all."""
     known = library.faults()[fault]
-    component = {str(value) for value in known.component.values()}
+    component = _words(value for values in known.values().values() for value in values)
 
     def nearness(line: str) -> int:
         words, rules = _described(line)
@@ -163,24 +211,18 @@ def aimed(lines: Sequence[str], fault: str) -> list[str]:
 
 def qualify(
     faults: Sequence[str],
-    lines: Sequence[str],
+    lines_of: Callable[[str], Sequence[str]],
     backend: Backend,
     enough: int,
     workers: int,
     report: Callable[[Catch], None],
-    aim: bool = False,
-    clean_file: Path | None = None,
 ) -> list[Catch]:
-    """The clean run, then every fault, `workers` at a time; `report` is called as each ends.
-
-    With `aim` each fault meets the lines nearest to it first; the times to a catch then say nothing.
-    """
-    clean = _clean(lines, backend, clean_file)
+    """Every fault with its lines, `workers` at a time; `report` is called as each ends, one call at a time."""
     waiting: queue.Queue[str] = queue.Queue()
     for fault in faults:
         waiting.put(fault)
     catches: list[Catch] = []
-    lock = threading.Lock()
+    lock, clean = threading.Lock(), Clean(backend)
 
     def work() -> None:
         while True:
@@ -188,7 +230,7 @@ def qualify(
                 fault = waiting.get_nowait()
             except queue.Empty:
                 return
-            catch = run(fault, aimed(lines, fault) if aim else lines, backend, clean, enough)
+            catch = run(fault, lines_of(fault), backend, clean, enough)
             with lock:
                 catches.append(catch)
                 report(catch)
@@ -198,21 +240,20 @@ def qualify(
         thread.start()
     for thread in threads:
         thread.join()
-    return sorted(catches, key=lambda catch: catch.fault)
+    clean.close()
+    return catches
 
 
-def _clean(lines: Sequence[str], backend: Backend, file: Path | None) -> frozenset[Failure]:
-    """What fails without any fault, from the file where there is one."""
-    if file is not None and file.exists():
-        return frozenset(tuple(failure) for failure in json.loads(file.read_text()))
-    failures = run(CLEAN, lines, backend, frozenset(), enough=10**9).failures
-    if file is not None:
-        file.write_text(json.dumps(failures))
-    return frozenset(failures)
+def save(path: Path, catch: Catch) -> None:
+    """Appends a fault's run to the file."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(dataclasses.asdict(catch)) + "\n")
 
 
-def save(path: Path, catches: Iterable[Catch]) -> None:
-    path.write_text("".join(json.dumps(dataclasses.asdict(catch)) + "\n" for catch in catches))
+def load(path: Path) -> list[Catch]:
+    """The faults' runs in the file, none where it is not there."""
+    texts = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [Catch(**json.loads(text)) for text in texts]
 
 
 def summary(catches: Sequence[Catch]) -> dict[str, object]:

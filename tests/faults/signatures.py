@@ -124,7 +124,13 @@ def ck_static_keyword_names(jax):
     breaks="the names of traced keyword arguments are dropped from the key",
     family="cache",
     rules=SIGNATURE,
-    component={"schedule": "keyword changed"},
+    component={
+        "schedule": "keyword changed",
+        "probe": (
+            "static_names",
+            "call_forms",
+        ),
+    },
     witness="""
     f = jax.jit(lambda a=1.0, b=10.0: a - b)
     good = [float(f(a=2.0)), float(f(b=2.0))] == [-8.0, -1.0]
@@ -141,7 +147,7 @@ def ck_keyword_names(jax):
     breaks="the tree of the arguments enters the key as its number of leaves",
     family="cache",
     rules=SIGNATURE,
-    component={"operand": "tree", "schedule": "tree changed"},
+    component={"operand": "tree", "schedule": "tree changed", "probe": ("argument_types",)},
     witness="""
     f = jax.jit(lambda t: t["a"] - t["b"] if "b" in t else t["c"] - t["a"])
     good = [float(f({"a": 5.0, "b": 2.0})), float(f({"a": 5.0, "c": 2.0}))] == [3.0, -3.0]
@@ -159,7 +165,7 @@ def ck_tree_leaves_only(jax):
     breaks="the static data of registered tree nodes is dropped from the key",
     family="cache",
     rules=SIGNATURE,
-    component={"operand": "tree", "schedule": "static data of a node changed"},
+    component={"operand": "tree", "schedule": "static data of a node changed", "probe": ("argument_types",)},
     witness="""
     from functools import partial
     from dataclasses import dataclass
@@ -206,7 +212,14 @@ def ck_weak_type(jax):
     breaks="signed and unsigned integers of one width share an entry",
     family="cache",
     rules=(*SIGNATURE, "result.type"),
-    component={"dtype": "unsigned", "schedule": "dtype changed"},
+    component={
+        "dtype": "unsigned",
+        "schedule": "dtype changed",
+        "probe": (
+            "argument_types",
+            "equal_signatures",
+        ),
+    },
     witness="""
     f = jax.jit(lambda x: lax.pmax(x, "i"))
     under = lambda dtype: jax.vmap(f, axis_name="i")(jnp.array([1, 2], dtype))[0]
@@ -244,7 +257,7 @@ def ck_dtype_width(jax):
     breaks="the shape enters the key as its number of elements",
     family="cache",
     rules=(*SIGNATURE, "result.type"),
-    component={"shape": "same number of elements", "schedule": "shape changed"},
+    component={"shape": "same number of elements", "schedule": "shape changed", "probe": ("argument_types",)},
     witness="""
     f = jax.jit(lambda x: x.sum(0))
     good = [f(jnp.ones(s)).shape for s in ((2, 3), (3, 2), (2, 3))] == [(3,), (2,), (3,)]
@@ -258,7 +271,7 @@ def ck_shape_size_only(jax):
     breaks="dimensions of size 1 are dropped from the shapes in the key",
     family="cache",
     rules=(*SIGNATURE, "result.type"),
-    component={"shape": "dimension of size 1", "schedule": "shape changed"},
+    component={"shape": "dimension of size 1", "schedule": "shape changed", "probe": ("argument_types",)},
     witness="""
     f = jax.jit(lambda x: x + jnp.arange(3.0))
     good = [f(jnp.ones(s)).shape for s in ((3,), (3, 1))] == [(3,), (3, 3)]

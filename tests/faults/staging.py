@@ -209,7 +209,14 @@ def cf_eval_shape_all_gather(jax):
     breaks="lower() of a function that was lowered before returns the first text, whatever the arguments",
     family="control",
     rules=("lower.text", "cache.signature"),
-    component={"staging": "lower", "schedule": "shape changed"},
+    component={
+        "staging": "lower",
+        "schedule": "shape changed",
+        "probe": (
+            "lowering",
+            "compiled_arguments",
+        ),
+    },
     witness="""
     f = jax.jit(lambda x: x + 1)
     good = [("tensor<%dxf32>" % n) in f.lower(jnp.ones(n)).as_text() for n in (2, 3)] == [True, True]
@@ -249,7 +256,7 @@ def cf_compiled_second_call(jax):
     breaks="an exported function returns two results of one type in reverse",
     family="control",
     rules=("export.roundtrip",),
-    component={"staging": "export", "operand": "two results"},
+    component={"staging": "export", "operand": "two results", "probe": ("exported",)},
     witness="""
     from jax import export
     f = export.export(jax.jit(lambda x: (x + 1, x * 10)))(jax.ShapeDtypeStruct((), jnp.float32))
@@ -272,7 +279,7 @@ def cf_export_results(jax):
     breaks="unsigned results of an exported function come back signed",
     family="control",
     rules=("export.roundtrip", "result.type"),
-    component={"staging": "export", "dtype": "unsigned"},
+    component={"staging": "export", "dtype": "unsigned", "probe": ("exported",)},
     witness="""
     from jax import export
     f = export.export(jax.jit(lambda x: x + 1))(jax.ShapeDtypeStruct((), jnp.uint8))
