@@ -165,7 +165,7 @@ class ClusterRank:
         for meeting in range(MEETINGS):
             self.fresh()
             answer = self._join()
-            refused = refusal(answer)
+            refused = refusal(answer) or _absent(answer)
             if isinstance(answer, dict) and not refused:
                 check_world(answer["results"], self.given.expected or answer["results"]["count"])
                 return answer["results"]
@@ -211,6 +211,7 @@ class ClusterRank:
         }
         answer = self._group.ask([{"tell": text, "seconds": MEET_SECONDS}], MEET_SECONDS + OVER_SECONDS)[0]
         if not isinstance(answer, dict) or answer["results"]["missing"]:
+            self.fresh()  # these will not speak to each other again
             raise Rejoined
         told = {int(rank): said for rank, said in answer["results"]["told"].items()}
         self.settled_by_all = set.intersection(*(_numbers(said["settled"]) for said in told.values()))
@@ -306,6 +307,12 @@ class ClusterRank:
             self._parent = None
         if self.journal is not None:
             self.journal.close()
+
+
+def _absent(answer: Answer) -> str:
+    """Which ranks did not come to a meeting, or ""."""
+    missing = answer["results"].get("missing") if isinstance(answer, dict) else None
+    return f"ranks {missing} did not come" if missing else ""
 
 
 def _short(answer: dict[str, Any]) -> dict[str, Any]:
