@@ -88,16 +88,27 @@ def environments(layer: str, leaves: str = BAKED, constant: bool = True) -> Frag
       leaves: what stands inside, joined by ` & `.
       constant: whether the layer can stand around what needs no operand at all.
     """
-    lines = [
+    lines = (
         f"vmap(i:4,8) > jit > {layer} > {leaves} | payload=counting",
         f"jit > shard_map(i:2,3) > {layer} > {leaves} | payload=counting",
-    ]
+    )
+    if not constant:
+        return lines
     return (
-        (*lines, f"vmap(i:2,3,2) > {layer} > psum(i) & axis_size(i) of constant")
-        if constant
-        else tuple(lines)
+        *lines,
+        f"vmap(i:2,3,2) > {layer} > psum(i) & axis_size(i) of constant",
+        f"vmap(i:4,4) > vmap(j:2,3) > {layer} > psum(j) & axis_size(j) of constant",  # the inner one changes
+        f"vmap(i:2,3) > vmap(j:4,4) > {layer} > psum(i) & axis_size(i) of constant",  # the outer one
+        f"vmap(i:2,6,3) > vmap(j:6,2,4) > {layer} > psum(i) & axis_size(j) of constant",  # their product stays
     )
 
+
+SWAPPED_NAMES: Fragments = tuple(
+    f"vmap(i:2) > vmap(j:3) > jit > psum(i) & axis_size(j) & axis_size(i) of constant | names={kind} schedule=swap"
+    for kind in NAME_KINDS
+    if kind not in ("str", "int")  # psum reads integers as positions
+)
+"""Whole lines: each kind of names, exchanged around the same callable."""
 
 SHARD_MAP_EAGER: Fragments = (
     "shard_map(i:{i})",

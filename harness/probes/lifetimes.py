@@ -81,6 +81,74 @@ MAPPED = """
                 return jax.jit(function)
 """
 
+ALIKE = """
+import enum
+
+stage = VALUE
+
+
+class Name:  # every one is another name, and all have one hash
+    def __init__(self, text):
+        self.text = text
+
+    def __hash__(self):
+        return 7
+
+    def __repr__(self):
+        return self.text
+
+
+class Member(enum.Enum):
+    i = "i"
+
+
+pairs = {
+    "another ending": ("batch_row", "batch_column"),
+    "another beginning": ("row_batch", "column_batch"),
+    "capitals": ("i", "I"),
+    "a blank": ("i", "i "),
+    "an accent": ("e", "\u00e9"),
+    "the empty name": ("i", ""),
+    "text and number": ("1", 1),
+    "text and tuple": ("(1,)", (1,)),
+    "text and member": ("i", Member.i),
+    "tuples in another order": (("i", "j"), ("j", "i")),
+    "one hash": (Name("a"), Name("b")),
+    "one hash and text": (Name("a"), Name("a")),
+}
+facts = {}
+for word, (name, other) in pairs.items():
+    f = stage(lambda: lax.psum(1, (name,)))
+
+    def under(*bound):  # f with these axes of these sizes around it
+        g = f
+        for axis, size in reversed(bound):
+            g = jax.vmap(g, axis_name=axis, axis_size=size, out_axes=None)
+        return int(g())
+
+    def refused(*bound):
+        try:
+            under(*bound)
+            return False
+        except NameError:
+            return True
+
+    facts[f"{word}: its own name"] = under((name, 3)) == 3
+    facts[f"{word}: the other name binds nothing"] = refused((other, 3)) and refused((other, 3))
+    facts[f"{word}: its own name again"] = under((name, 3)) == 3
+    facts[f"{word}: both"] = [under((name, 2), (other, 3)), under((other, 2), (name, 3)), under((name, 2), (other, 3))] == [2, 3, 2]
+return facts
+"""
+
+ALIKE_VALUES = {
+    "eager": "lambda f: f",
+    "jit": "jax.jit",
+    "scan": "lambda f: lambda: lax.scan(lambda c, _: (c + f(), None), 0, None, length=1)[0]",
+    "cond": "lambda f: lambda: lax.cond(True, lambda: f() + 0, lambda: 0)",
+    "checkpoint": "lambda f: jax.checkpoint(f)",
+    "jit_of_jit": "lambda f: jax.jit(jax.jit(f))",
+}
+
 PROBES = {
     "released": Probe(
         rule="cache.release",
@@ -387,5 +455,12 @@ PROBES = {
             facts["no name is bound in a thread it started"] = inside == [True]
             return facts
         """,
+    ),
+    "names_alike": Probe(
+        "cache.names",
+        ALIKE,
+        "lifetimes",
+        ALIKE_VALUES,
+        imports=("import jax.numpy as jnp", "from jax import lax"),
     ),
 }

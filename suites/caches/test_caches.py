@@ -25,6 +25,7 @@ SPACE = Space(
     names=words.NAMES_CORE,
     schedule=words.CACHE_SCHEDULES,
     extra=(
+        *words.SWAPPED_NAMES,
         "vmap(i:3, in=none) > jit > psum(i) | shape=scalar payload=counting schedule=weak",
     ),  # a scalar that no binder maps has no place in the table
 )
