@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -160,6 +161,21 @@ def join_processes(**options: Any) -> None:
 
     known = inspect.signature(jax.distributed.initialize).parameters
     jax.distributed.initialize(**{k: v for k, v in options.items() if k in known and v is not None})
+
+
+def limit_collectives(seconds: int) -> None:
+    """Has collectives between CPU processes give up on a lost peer after so long; to be called before the backend starts.
+
+    JAX 0.6.2 ends the process over the flag, 0.10.2 has it. Without it a lost peer is noticed at the deadline. Releases
+    up to 0.5 have no collectives between CPU processes unless they are asked for.
+    """
+    import jax
+
+    if version(jax.__version__) < (0, 5):
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    flag, flags = "--xla_cpu_collective_timeout_seconds", os.environ.get("XLA_FLAGS", "")
+    if version(jax.__version__) >= (0, 10) and flag not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {flag}={seconds}".strip()
 
 
 def coordination_client() -> Any:

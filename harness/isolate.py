@@ -84,7 +84,7 @@ class Parent:
         ours, theirs = socket.socketpair()
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, str(theirs.fileno())],
+            [sys.executable, "-P", "-m", module, str(theirs.fileno())],  # -P: not what lies in this folder
             env=_with_root({**os.environ, **environment}),
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,

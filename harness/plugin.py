@@ -337,6 +337,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def _reduce(run: Run, config: pytest.Config) -> None:
     """Makes the reproducers of unexpected failures small, as far as the time for it goes."""
+    if run.world:  # one process brings none of its failures back
+        return
     seconds = config.getoption("--reduce")
     bad = [r for r in journal.read(run.folder) if r["verdict"] in REDUCIBLE]
     if seconds <= 0 or not bad:

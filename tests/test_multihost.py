@@ -159,6 +159,26 @@ def test_pytest_runs_the_suite_over_processes(tmp_path, xdist):
     assert verdicts(folder) == dict.fromkeys(LINES, "pass")
 
 
+WRONG_FOR_PYTEST = {
+    "one process": (("--processes=1",), "--processes takes 2 or more"),
+    "devices of what": (("--devices-per-process=2",), "--devices-per-process needs --processes"),
+    "devices of both": (("--processes=2", "--devices=4"), "in place of --devices"),
+}
+
+
+@pytest.mark.parametrize("options, says", WRONG_FOR_PYTEST.values(), ids=WRONG_FOR_PYTEST)
+def test_pytest_refuses_what_makes_no_sense(options, says):
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *options],
+        cwd=ROOT,
+        env=clean(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 4 and says in run.stderr and "Traceback" not in run.stderr
+
+
 def test_a_killed_supervisor_leaves_no_process_and_the_resumed_run_is_as_if_undisturbed(tmp_path):
     folder = tmp_path / "r"
     process = start(*cases(*LINES), f"--results={folder}")
@@ -328,6 +348,7 @@ BAD_INPUT = {
     "cluster option alone": (("--process_id=0",), "--process_id is about --cluster"),
     "malformed line": (("--case=vmap(i:2) > psm(i)",), "column 13"),
     "unknown backend": (("--backend=abacus",), "known: cpu"),
+    "a compiler": (("--backend=aot:tpu:v5e:2x4",), "several processes need devices"),
     "nothing to resume": (("--resume=/nonexistent",), "/nonexistent"),
     "unwritable folder": (("--results=/proc/none",), "/proc/none"),
 }

@@ -6,9 +6,10 @@ collects the texts, so that a member sends two requests and reads one answer how
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Texts = dict[int, str]
@@ -61,16 +62,17 @@ class Channel:
             hold the store, waits until the others have read it.
 
         Raises:
-          TimeoutError: when the decision does not come.
+          TimeoutError: when the decision does not come, or the store is gone.
         """
         members = members or self.everyone
         leader = members[0]
-        self.client.key_value_set(f"{topic}/{self.rank}", text)
+        self.say(topic, text)
         if self.rank == leader:
             texts = self._collect(topic, members, seconds, over)
             missing = [rank for rank in members if rank not in texts]
             decision = {**decide(texts), "missing": missing}
-            self.client.key_value_set(f"{topic}!", json.dumps(decision))
+            with _store():
+                self.client.key_value_set(f"{topic}!", json.dumps(decision))
             if last is not None and last(decision):
                 came = tuple(member for member in texts if member != leader)
                 self._collect(f"{topic}/read", came, GRACE_SECONDS, "")
@@ -109,11 +111,13 @@ class Channel:
 
     def say(self, topic: str, text: str) -> None:
         """Leaves a text that others may read."""
-        self.client.key_value_set(f"{topic}/{self.rank}", text)
+        with _store():
+            self.client.key_value_set(f"{topic}/{self.rank}", text)
 
     def read(self, topic: str) -> Texts:
         """What has been said on a topic so far."""
-        found = self.client.key_value_dir_get(f"{topic}/")
+        with _store():
+            found = self.client.key_value_dir_get(f"{topic}/")
         named = ((key.removeprefix(f"{topic}/"), value) for key, value in found)
         return {int(name): value for name, value in named if name.isdecimal()}
 
@@ -122,5 +126,15 @@ class Channel:
         self._spent.append(topic)
         if len(self._spent) > 50:
             old = self._spent.pop(0)
-            self.client.key_value_delete(f"{old}/")
-            self.client.key_value_delete(f"{old}!")
+            with _store():
+                self.client.key_value_delete(f"{old}/")
+                self.client.key_value_delete(f"{old}!")
+
+
+@contextlib.contextmanager
+def _store() -> Iterator[None]:
+    """What the client raises when the store is gone, which may be before this process is ended for it."""
+    try:
+        yield
+    except Exception as error:  # the client has no exception of its own
+        raise TimeoutError(f"the coordination service does not answer: {error}") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,9 +28,10 @@ from harness.multihost.supervise import (
     Result,
     WorldError,
     check_world,
+    collective_seconds,
     died,
     refusal,
-    variables,
+    refuse_compilers,
 )
 from harness.multihost.world import World
 from harness.session import RUNNER_LINES
@@ -110,6 +112,7 @@ class ClusterRank:
     def __init__(
         self, backend: Backend, devices: int | None, given: Arguments, folder: Path, module: str = MODULE
     ):
+        refuse_compilers(backend)
         self.backend, self.devices, self.given, self.folder, self.module = (
             backend,
             devices,
@@ -162,7 +165,7 @@ class ClusterRank:
         for meeting in range(MEETINGS):
             self.fresh()
             answer = self._join()
-            refused = refusal(answer)
+            refused = refusal(answer) or _absent(answer)
             if isinstance(answer, dict) and not refused:
                 check_world(answer["results"], self.given.expected or answer["results"]["count"])
                 return answer["results"]
@@ -170,12 +173,17 @@ class ClusterRank:
                 raise UsageError(
                     f"JAX finds no cluster: give --coordinator_address=HOST:PORT of rank 0 ({refused})"
                 )
+            self._note(f"not met: {refused.splitlines()[0] if refused else 'no answer'}")
             time.sleep(1 + meeting)
         raise BackendError(f"the ranks could not meet in {MEETINGS} attempts: {refused}")
 
+    def _note(self, text: str) -> None:
+        """Tells the operator, on standard error."""
+        print(f"rank {self.rank if self.rank >= 0 else '?'}: {text}", file=sys.stderr, flush=True)
+
     def _join(self) -> Answer:
         if self._parent is None or self._parent.process.poll() is not None:
-            self._parent = Parent(variables(self.backend, self.devices, self.deadline), self.module)
+            self._parent = Parent(self.backend.variables(self.devices), self.module)
         self._group = Group(self._parent, 1)
         self._asked = 0
         join = {
@@ -184,7 +192,12 @@ class ClusterRank:
             "process_id": self.given.process_id,
             "initialization_timeout": int(MEET_SECONDS),
         }
-        request = {"join": join, "stage": str(self._group.stage_path(0)), "seconds": MEET_SECONDS}
+        request = {
+            "join": join,
+            "stage": str(self._group.stage_path(0)),
+            "seconds": MEET_SECONDS,
+            "collective_seconds": collective_seconds(self.deadline),
+        }
         return self._group.ask([request], 2 * MEET_SECONDS + OVER_SECONDS)[0]
 
     def _tell(self, last: dict[str, Any] | None) -> dict[int, dict[str, Any]]:
@@ -198,6 +211,7 @@ class ClusterRank:
         }
         answer = self._group.ask([{"tell": text, "seconds": MEET_SECONDS}], MEET_SECONDS + OVER_SECONDS)[0]
         if not isinstance(answer, dict) or answer["results"]["missing"]:
+            self.fresh()  # these will not speak to each other again
             raise Rejoined
         told = {int(rank): said for rank, said in answer["results"]["told"].items()}
         self.settled_by_all = set.intersection(*(_numbers(said["settled"]) for said in told.values()))
@@ -252,6 +266,7 @@ class ClusterRank:
 
     def _met_again(self, last: dict[str, Any] | None) -> dict[int, dict[str, Any]]:
         """Meets the others in a new group; raises Rejoined unless all are at this rank's place."""
+        self._note("meets the others again" + (f" after the loss of a rank in {self._line}" if last else ""))
         joined = self._meet()
         if joined["rank"] != self.rank or joined["count"] != self.world.processes:
             raise WorldError(
@@ -292,6 +307,12 @@ class ClusterRank:
             self._parent = None
         if self.journal is not None:
             self.journal.close()
+
+
+def _absent(answer: Answer) -> str:
+    """Which ranks did not come to a meeting, or ""."""
+    missing = answer["results"].get("missing") if isinstance(answer, dict) else None
+    return f"ranks {missing} did not come" if missing else ""
 
 
 def _short(answer: dict[str, Any]) -> dict[str, Any]:

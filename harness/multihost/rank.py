@@ -67,15 +67,19 @@ class Rank:
 
         `refused` says why JAX did not let this process join.
         """
+        self.stage_file = os.open(request["stage"], os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            return self._joined(request)
+        except Exception as error:  # of JAX, of its backend, or of a peer that went while this one came
+            return {"refused": f"{type(error).__name__}: {error}"}
+
+    def _joined(self, request: dict[str, Any]) -> dict[str, Any]:
         from harness import compat
         from harness.multihost.agreement import Agreement
 
-        self.stage_file = os.open(request["stage"], os.O_WRONLY | os.O_CREAT, 0o600)
         self.stage("joining")
-        try:
-            compat.join_processes(**request["join"])
-        except (ValueError, RuntimeError) as error:
-            return {"refused": f"{type(error).__name__}: {error}"}
+        compat.limit_collectives(request["collective_seconds"])
+        compat.join_processes(**request["join"])
         import jax
 
         self.stage("starting the backend")
@@ -121,7 +125,10 @@ class Rank:
         topic = f"line/{self.lines}"
         self.stage("meeting for the line")
         self.digests = {}
-        start = self.channel.exchange(f"{topic}/start", _hash(line), _same, seconds)
+        try:
+            start = self.channel.exchange(f"{topic}/start", _hash(line), _same, seconds)
+        except TimeoutError:
+            start = {"missing": [0], "differ": []}
         if start["missing"] or start["differ"]:
             answer = self.answer(_refused(line, start))
             return {**answer, "merged": None}

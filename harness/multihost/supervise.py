@@ -7,7 +7,6 @@ Imports no JAX.
 from __future__ import annotations
 
 import collections
-import os
 import socket
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 from harness import compat, expectations
 from harness.backends import Backend
 from harness.case import Case, line_of, parse_line
+from harness.errors import UsageError
 from harness.expectations import Expectation
 from harness.isolate import BackendError, Death, Parent
 from harness.journal import Journal
@@ -173,6 +173,7 @@ class LocalRanks:
     """
 
     def __init__(self, backend: Backend, world: World, folder: Any, module: str = MODULE):
+        refuse_compilers(backend)
         self.backend, self.world, self.module = backend, world, module
         self.deadline = backend.deadline
         self.facts: dict[str, Any] = {}
@@ -202,7 +203,7 @@ class LocalRanks:
     def _join(self) -> list[Answer]:
         self.fresh()
         if self._parent is None or self._parent.process.poll() is not None:
-            self._parent = Parent(variables(self.backend, self.world.devices, self.deadline), self.module)
+            self._parent = Parent(self.backend.variables(self.world.devices), self.module)
         self._group = Group(self._parent, self.world.processes)
         address = f"127.0.0.1:{_free_port()}"
         requests = [
@@ -216,6 +217,7 @@ class LocalRanks:
                 },
                 "stage": str(self._group.stage_path(rank)),
                 "seconds": JOIN_SECONDS,
+                "collective_seconds": collective_seconds(self.deadline),
             }
             for rank in range(self.world.processes)
         ]
@@ -356,15 +358,10 @@ def check_world(joined: dict[str, Any], expected: int) -> None:
         raise WorldError("world check: the ranks are not of one kind\n" + "\n".join(told))
 
 
-def variables(backend: Backend, devices: int | None, deadline: float) -> dict[str, str]:
-    """The environment of ranks: the backend's, and limits on how long a collective waits for a lost peer."""
-    found = backend.variables(devices)
-    if backend.virtual_devices:
-        flags = found.get("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
-        name = "--xla_cpu_collective_timeout_seconds"
-        if name not in flags:
-            found["XLA_FLAGS"] = f"{flags} {name}={collective_seconds(deadline)}".strip()
-    return found
+def refuse_compilers(backend: Backend) -> None:
+    """Raises UsageError for a backend on which nothing runs: it has no processes either."""
+    if backend.worker != Backend.worker:
+        raise UsageError(f"--backend {backend.name}: only compiles; several processes need devices")
 
 
 def collective_seconds(deadline: float) -> int:
