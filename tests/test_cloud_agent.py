@@ -114,6 +114,16 @@ def test_following_again_and_again_gives_exactly_the_files(tmp_path):
         assert (tmp_path / "copy" / name).read_bytes() == (tmp_path / "w" / name).read_bytes(), name
 
 
+def test_a_piece_that_comes_twice_is_written_once(tmp_path):
+    copy = Mirror(tmp_path)
+    pieces = [(0, b"one\n"), (4, b"two\n"), (4, b"two\n"), (0, b"one\n"), (8, b"three\n")]
+    for at, data in pieces:
+        copy.take(
+            {"file": "results/cluster/ranks/0.jsonl", "at": at, "data": base64.b64encode(data).decode()}
+        )
+    assert (tmp_path / "results/cluster/ranks/0.jsonl").read_bytes() == b"one\ntwo\nthree\n"
+
+
 def test_a_suite_that_was_killed_has_ended(tmp_path):
     place = Place(tmp_path / "w", "{python}", "-c", "import time; time.sleep(60)")
     place.call("start")

@@ -177,12 +177,11 @@ def test_what_was_created_in_spite_of_an_error_is_deleted(tmp_path):
 
 def test_what_is_created_after_its_request_failed_is_deleted_too(tmp_path):
     world = World(tmp_path)
-    world.plan({"when": " create ", "later": 1.0, "error": "DEADLINE_EXCEEDED: no answer from the service"})
-    done = world.run("--settle=3")
-    assert done.code == 0, done.said
-    assert [call["exit"] for call in world.calls(" delete ")][:2] == [1, 0], (
-        "it was deleted before it was there"
-    )
+    world.plan({"when": " create ", "later": 1.5, "error": "DEADLINE_EXCEEDED: no answer from the service"})
+    done = world.run("--settle=4", "--attempts=1", "--wait_deadline=0")
+    time.sleep(1.5)
+    assert done.code == 3 and len(world.calls(" create ")) == 1, done.said
+    assert [call["exit"] for call in world.calls(" delete ")] == [1, 0], "it was deleted before it was there"
     assert world.nothing_left()
 
 
