@@ -100,7 +100,9 @@ SHOWN_BY = {
 }
 
 
-@pytest.mark.parametrize("name", SHOWN_BY)
+@pytest.mark.parametrize(
+    "name", ["mp_local_data_reversed", pytest.param("md_psum_one_process", marks=pytest.mark.long)]
+)
 def test_a_reproducer_starts_its_processes_by_itself(name, tmp_path, monkeypatch):
     for variable, value in library.environment(name).items():
         monkeypatch.setenv(variable, value)
