@@ -33,6 +33,7 @@ KEYS: dict[str, type] = {
     "alone": dict,
     "plugin": str,
     "library": str,
+    "shares": str,
 }
 """What a backend's file may hold."""
 
@@ -50,6 +51,7 @@ class Backend:
       default_devices: how many virtual devices there are unless somebody says otherwise.
       forced: variables set whatever the user has set: they are what the name asks for.
       alone: variables set besides for a process that sees one chip only.
+      shares: the platform whose known failures it has too, being made of the same parts, or "".
       worker: the module that runs cases.
     """
 
@@ -61,6 +63,7 @@ class Backend:
     default_devices: int = DEFAULT_DEVICES
     forced: dict[str, str] = dataclasses.field(default_factory=dict)
     alone: dict[str, str] = dataclasses.field(default_factory=dict)
+    shares: str = ""
     worker: str = "harness.worker"
 
     def variables(self, devices: int | None, chip: int | None = None) -> dict[str, str]:
@@ -111,6 +114,7 @@ def _read(stem: str, asked: str) -> Backend:
         float(table.get("deadline", 60.0)),
         int(table.get("devices", DEFAULT_DEVICES)),
         alone={key: str(value) for key, value in table.get("alone", {}).items()},
+        shares=str(table.get("shares", "")),
     )
     if "plugin" not in table:
         return backend

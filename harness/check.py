@@ -35,7 +35,7 @@ class Way:
       missing: why a program cannot be run here at all, or "".
       rules: the laws a case is held to.
       run: executes a capability's trial.
-      reproducible: whether a failing module shows its failure when it is run by itself.
+      reproduce: a program of its own that shows a finding.
       apart: whether a program that fails as a whole is followed by one for each of its cases. Where several processes
         run the line, one of them may not decide that alone.
     """
@@ -44,7 +44,7 @@ class Way:
     missing: Callable[[Plan], str]
     rules: Callable[[Plan, Case], list[str]]
     run: capabilities.Run
-    reproducible: bool = True
+    reproduce: Callable[[Rendered, Finding], str] = reproducer
     apart: bool = True
 
 
@@ -241,7 +241,7 @@ def _judged(
         message=worst.message,
         also=[f"{finding.rule}: {finding.kind}" for finding in found[1:]],
         seconds=seconds,
-        reproducer=reproducer(alone, worst) if way.reproducible else "",
+        reproducer=way.reproduce(alone, worst),
     )
 
 

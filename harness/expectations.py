@@ -66,8 +66,9 @@ class Expectation:
 
     def applies(self, facts: Mapping[str, Any]) -> bool:
         """Whether its conditions on the environment hold."""
+        own = (facts["backend"], facts.get("shares") or "")
         return in_range(facts["jax"], self.jax) and (
-            not self.platform or any(_is_platform(facts["backend"], name) for name in self.platform)
+            not self.platform or any(_is_platform(one, name) for one in own for name in self.platform)
         )
 
     def covers(self, case: str, parameters: Mapping[str, Iterable[str]]) -> bool:

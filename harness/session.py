@@ -233,7 +233,7 @@ def started(runner: Runner, backend: Backend) -> dict[str, Any]:
         raise BackendError(f"backend {backend.name} could not be started:\n{answer.log}")
     if "unusable" in answer["results"]:
         raise UsageError(answer["results"]["unusable"])
-    return answer["results"]
+    return {**answer["results"], "shares": backend.shares}
 
 
 def write_down(result: Result, case: Case, entries: list[Expectation], journal: Journal) -> Result:

@@ -53,7 +53,7 @@ class Altered(Compiled):
 
 def handle(request: dict[str, Any]) -> Any:
     """`{"line": LINE, "execute": ..., "alter": ..., "shared": ...}`: the results, and whether JAX is as it was."""
-    before = jax.devices, jax.device_count, jax.pmap
+    before = jax.devices, jax.local_devices, jax.device_count, jax.pmap
     alter = tuple(request["alter"]) if request.get("alter") else None
     compiler = Host(request["execute"], alter, request.get("shared", False))
     way = check.Way(
@@ -61,10 +61,13 @@ def handle(request: dict[str, Any]) -> Any:
         functools.partial(aot.missing, compiler),
         functools.partial(aot.rules, request["execute"]),
         compiler.run,
-        reproducible=False,
+        reproduce=lambda rendered, finding: "",
     )
     results = check.check_line(request["line"], way)
-    return {"results": results, "restored": before == (jax.devices, jax.device_count, jax.pmap)}
+    return {
+        "results": results,
+        "restored": before == (jax.devices, jax.local_devices, jax.device_count, jax.pmap),
+    }
 
 
 if __name__ == "__main__":

@@ -15,7 +15,12 @@ from typing import Any
 
 import pytest
 
+from harness.case import parse_line
+from harness.compat import spelling
 from harness.isolate import Parent, Runner
+from harness.program import plan
+from harness.render import render
+from harness.verdicts import Finding, Kind
 
 pytest.importorskip("jax", reason="runners run JAX")
 
@@ -146,6 +151,22 @@ def test_what_has_no_meaning_without_devices_says_so(results, line: str, reason:
     assert result["verdict"] == "not_applicable" and reason in result["message"]
 
 
+@pytest.mark.parametrize("line", [*RIGHT, "jit > shard_map(i:2) > psum(i) | names=unicode"])
+def test_what_a_failure_leaves_behind_is_a_program(line: str) -> None:
+    from harness.aot.names import parse
+    from harness.aot.reproduce import reproducer
+
+    rendered = render(plan(parse_line(line)[0]), spelling("0.10.2"))
+    finding = Finding("aot.groups", Kind.WRONG_GROUPS, "as it is\nand should be")
+    text = reproducer(parse("aot:tpu:v5e:2x4"), rendered, finding)
+    compile(text, "reproducer", "exec")
+    assert line.partition(" & ")[0].partition(" | ")[0] in text and "#   as it is" in text
+    assert 'topology_name="v5e:2x4"' in text and "compiled(" in text.split("__main__")[1]
+    described = reproducer(parse("aot:cuda:h100:1x1x8"), rendered, finding)
+    compile(described, "reproducer", "exec")
+    assert "core_count: 132" in described and 'topology="1x1x8"' in described
+
+
 LIBTPU = importlib.util.find_spec("libtpu") is not None
 tpu = pytest.mark.skipif(not LIBTPU, reason="needs the TPU compiler: pip install 'jax[tpu]'")
 
@@ -208,3 +229,15 @@ def test_a_case_that_kills_the_compiler_is_a_crash_and_costs_no_other(tmp_path: 
         f"--expectations={tmp_path}",
     )
     assert (found[killer]["verdict"], found[sound]["verdict"]) == ("crash", "pass")
+
+
+@tpu
+def test_the_program_that_a_failure_leaves_behind_fails_by_itself(tmp_path: Path) -> None:
+    line = "jit > shard_map(i:6) > all_gather(i)"
+    found = suite(
+        tmp_path / "r", "--backend", "aot:tpu:v5e:2x4", "--case", line, f"--expectations={tmp_path}"
+    )
+    assert (found[line]["verdict"], found[line]["rule"]) == ("fail", "aot.compiles")
+    program = tmp_path / "r" / found[line]["reproducer"]
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "total_device_count" in done.stderr

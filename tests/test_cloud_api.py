@@ -57,6 +57,7 @@ def test_a_tpu_vm_from_request_to_proven_absence(tmp_path, service):
         tpu.check()
 
 
+@pytest.mark.long
 def test_slices_of_a_queued_resource(tmp_path, service):
     tpu = resource(tmp_path, node_count=2, valid_until="6h", project="other-project")
     assert [worker.node for worker in tpu.get()] == ["axis-1-0", "axis-1-0", "axis-1-1", "axis-1-1"]
@@ -90,6 +91,7 @@ def test_what_gcloud_says_of_a_refusal_is_understood(tmp_path, service, refusal,
     assert caught.value.kind.name == kind and refusal[2].split('"')[0] in caught.value.message
 
 
+@pytest.mark.long
 def test_sweep_reads_the_labels_that_gcloud_shows(tmp_path, service):
     resource(tmp_path).get()
     resource(tmp_path, "axis-2", queued=True).get()

@@ -79,6 +79,7 @@ def test_one_host_runs_once_on_each_chip_and_once_on_all(tmp_path, bad, code):
     assert world.nothing_left()
 
 
+@pytest.mark.long
 def test_one_host_goes_on_in_the_pass_where_it_was(tmp_path):
     world = World(tmp_path, workers=1, suite={"cases": 6, "seconds": 0.25})
     world.plan({"when": "follow", "drop": 8, "state": "PREEMPTED"})  # in the second pass
@@ -121,11 +122,14 @@ def test_labels_tell_whose_it_is_and_until_when(tmp_path):
 @pytest.mark.parametrize(
     "error",
     [
-        'RESOURCE_EXHAUSTED: There is no more capacity in the zone "us-east5-a"',
-        "UNAVAILABLE: The service is currently unavailable.",
-        "Quota limit 'TPUV6EPerProjectPerZoneForTPUAPI' has been exceeded. Limit: 400 in zone us-east5-a.",
+        pytest.param(
+            'RESOURCE_EXHAUSTED: There is no more capacity in the zone "us-east5-a"', id="stock-out"
+        ),
+        pytest.param("UNAVAILABLE: try again later", id="unavailable", marks=pytest.mark.long),
+        pytest.param(
+            "Quota limit 'TPUV6E' has been exceeded. Limit: 400", id="quota", marks=pytest.mark.long
+        ),
     ],
-    ids=["stock-out", "unavailable", "quota"],
 )
 def test_a_refusal_that_passes_is_waited_out_in_one_zone_after_the_other(tmp_path, error):
     world = World(tmp_path)
@@ -153,6 +157,15 @@ def test_a_refusal_that_does_not_pass_ends_the_run(tmp_path, error, code):
     assert world.nothing_left()
 
 
+def test_a_tpu_of_somebody_else_with_the_same_name_is_left_alone(tmp_path):
+    world = World(tmp_path)
+    world.gcloud("tpu-vm", "create", "mine", "--version=v", "--labels=team=research")
+    done = world.run("--name=mine")
+    assert done.code == 4 and world.resources() == [f"default/{ZONE}/mine"], done.said
+    told(done, "ALREADY_EXISTS", "choose another --name")
+    assert not world.calls(" (delete|ssh) ")
+
+
 def test_what_was_created_in_spite_of_an_error_is_deleted(tmp_path):
     world = World(tmp_path)
     world.plan({"when": " create ", "late_error": "DEADLINE_EXCEEDED: the operation took too long"})
@@ -160,6 +173,29 @@ def test_what_was_created_in_spite_of_an_error_is_deleted(tmp_path):
     assert done.code == 0, done.said
     assert [call["words"][3] for call in world.calls(" (create|delete) ")] == ["create", "delete"] * 2
     assert world.nothing_left()
+
+
+def test_what_is_created_after_its_request_failed_is_deleted_too(tmp_path):
+    world = World(tmp_path)
+    world.plan({"when": " create ", "later": 1.0, "error": "DEADLINE_EXCEEDED: no answer from the service"})
+    done = world.run("--settle=3")
+    assert done.code == 0, done.said
+    assert [call["exit"] for call in world.calls(" delete ")][:2] == [1, 0], (
+        "it was deleted before it was there"
+    )
+    assert world.nothing_left()
+
+
+def test_a_name_that_is_taken_by_what_we_asked_for_ourselves_is_ours(tmp_path):
+    """A deletion that cannot be proven ends the asking, and what is left is told."""
+    world = World(tmp_path)
+    world.plan(
+        {"when": " create ", "late_error": "UNAVAILABLE: no answer"},
+        {"when": " delete ", "times": 99, "error": "INTERNAL: no"},
+    )
+    done = world.run("--delete_deadline=1", "--name=mine")
+    assert done.code == 3 and len(world.calls(" create ")) == 1, done.said
+    told(done, "NOT DELETED", f"gcloud compute tpus tpu-vm delete mine --zone={ZONE}")
 
 
 @pytest.mark.parametrize("flags", [(), ("--queued",)], ids=["TPU VM", "queued resource"])
@@ -213,6 +249,7 @@ def test_a_run_that_is_always_preempted_keeps_what_it_has_and_can_be_resumed(tmp
     assert world.nothing_left()
 
 
+@pytest.mark.long
 def test_a_tpu_that_vanishes_is_replaced(tmp_path):
     world = World(tmp_path, suite=SLOW)
     world.plan({"when": "--worker=1 .*follow", "drop": 3, "gone": True})
@@ -233,6 +270,7 @@ def test_a_lost_connection_costs_nothing(tmp_path):
     assert log.count("rank 1 of 2") == SLOW["cases"]
 
 
+@pytest.mark.long
 def test_a_worker_that_cannot_be_reached_any_more_is_lost(tmp_path):
     world = World(tmp_path, suite=SLOW)
     world.plan(
@@ -250,6 +288,7 @@ def test_a_worker_that_cannot_be_reached_any_more_is_lost(tmp_path):
     assert world.nothing_left()
 
 
+@pytest.mark.long
 def test_a_silent_connection_is_made_anew(tmp_path):
     world = World(tmp_path, suite=SLOW)
     world.plan({"when": "--worker=1 .*follow", "sleep": 60})
@@ -280,6 +319,7 @@ def test_what_was_fetched_in_part_is_fetched_again(tmp_path):
     assert len(world.calls("scp .*:.*results.tar.gz")) == 3 and world.nothing_left()
 
 
+@pytest.mark.long
 def test_what_cannot_be_fetched_is_kept_as_it_was_told(tmp_path):
     world = World(tmp_path)
     world.plan({"when": "scp .*:.*results.tar.gz", "times": 99, "error": "Connection timed out"})
@@ -316,6 +356,7 @@ def test_workers_that_are_each_a_world_of_their_own_are_no_success(tmp_path):
     assert world.nothing_left()
 
 
+@pytest.mark.long
 def test_a_run_that_takes_too_long_is_ended(tmp_path):
     world = World(tmp_path, suite={"cases": 400, "seconds": 0.1})
     done = world.run("--run_deadline=2")
@@ -370,12 +411,32 @@ def test_a_signal_while_the_tpu_is_being_created_deletes_it(tmp_path):
     assert world.nothing_left()
 
 
+@pytest.mark.long
 def test_further_signals_do_not_interrupt_the_deletion(tmp_path):
     world = World(tmp_path, suite=SLOW)
     world.plan({"when": " delete ", "sleep": 2})
     done = world.run_and_signal(signal.SIGINT, world.told(2), times=4)
     assert done.code == 3, done.said
     told(done, "killing this now would leave a TPU that costs money")
+    assert world.nothing_left()
+
+
+def test_a_closed_terminal_does_not_keep_the_tpu(tmp_path):
+    world = World(tmp_path, suite=SLOW)
+    with subprocess.Popen(world.command(), env=world.environment, cwd=ROOT, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        run.stdout.readline()
+        run.stdout.close()
+        assert run.wait(timeout=120) == 0
+    assert len(Done(0, "", tmp_path / "results").verdicts()) == SLOW["cases"] and world.nothing_left()
+
+
+def test_our_own_mistake_deletes_and_is_no_verdict(tmp_path):
+    world = World(tmp_path)
+    (tmp_path / "results" / "cloud").mkdir(parents=True)
+    (tmp_path / "results" / "cloud" / "gathered").write_text("in the way")
+    done = world.run(f"--resume={tmp_path / 'results'}")
+    assert done.code == 3 and "Traceback" in done.said and len(world.calls(" create ")) == 1, done.said
     assert world.nothing_left()
 
 

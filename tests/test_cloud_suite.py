@@ -31,6 +31,7 @@ def test_one_host_with_several_chips_runs_both_passes(tmp_path):
     assert world.nothing_left()
 
 
+@pytest.mark.long
 def test_your_expectations_are_used_there(tmp_path):
     """An entry that foresees a failure where there is none: only a suite that read it can say so."""
     (tmp_path / "mine").mkdir()
@@ -63,3 +64,38 @@ def test_of_two_passes_the_worse_verdict_counts_and_says_where(tmp_path, order):
     where = "one_chip" if order[0] == worse else "all_chips"
     assert (tmp_path / "merged" / "reproducers" / "a.py").read_text() == f"# of {where}"
     assert json.loads((tmp_path / "merged" / "environment.json").read_text())["promised"] == 3
+
+
+def test_several_hosts_are_ranks_of_one_real_run(tmp_path):
+    """The real ranks find each other, agree on every program, and are merged; each has eight virtual devices."""
+    world = World(tmp_path, workers=2)
+    lines = ("shard_map(i:16) > jit > psum(i)", "shard_map(i:2, j:8) > jit > all_gather(j)")
+    done = world.run(f"--source={ROOT}", "--backend=cpu", *(f"--case={line}" for line in lines), seconds=400)
+    assert done.code == 0, done.said
+    assert done.verdicts() == {str(parse(line)): "pass" for line in lines}
+    assert json.loads((done.results / "environment.json").read_text())["device_count"] == 16
+    assert "2 of 2 applicable cases pass" in (done.results / "summary.md").read_text()
+    assert world.nothing_left()
+
+
+@pytest.mark.long
+def test_ranks_of_a_preempted_tpu_go_on_on_the_next(tmp_path):
+    world = World(tmp_path, workers=2)
+    leaves = ("psum", "pmax", "pmin", "pmean", "all_gather", "ppermute")
+    lines = [f"shard_map(i:{n}, j:{16 // n}) > jit > {leaf}(j)" for n in (2, 4) for leaf in leaves]
+    world.plan({"when": "--worker=1 .*follow", "drop": 9, "state": "PREEMPTED"})
+    done = world.run(f"--source={ROOT}", "--backend=cpu", *(f"--case={line}" for line in lines), seconds=400)
+    assert done.code == 0, done.said
+    assert done.verdicts() == {str(parse(line)): "pass" for line in lines}
+    assert "try 2 of 3" in done.said and world.nothing_left()
+    for rank in (0, 1):
+        journal = (done.results / f"cloud/gathered/cluster/ranks/{rank}.jsonl").read_text()
+        settled = [
+            entry["settled"]["case"]
+            for line in journal.splitlines()
+            if "settled" in (entry := json.loads(line))
+        ]
+        assert sorted(settled) == sorted(done.verdicts()), "a case is missing, or was run twice"
+        assert any(
+            entry.get("started") or "start" in entry for entry in map(json.loads, journal.splitlines())
+        )

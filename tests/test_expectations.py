@@ -73,3 +73,19 @@ def test_a_pass_under_a_strict_and_a_lenient_entry_is_a_pass(tmp_path):
 def test_a_wrong_entry_is_told_where_and_what(tmp_path, entry, said):
     with pytest.raises(UsageError, match=said):
         entries(tmp_path, entry)
+
+
+@pytest.mark.parametrize(
+    "facts, applies",
+    [
+        ({"backend": "aot:tpu:v5e:2x4"}, True),
+        ({"backend": "aot:tpu:v5e:2x4+execute"}, True),
+        ({"backend": "aot:tpu:v5p:2x2x2"}, False),
+        ({"backend": "plugin:ours", "shares": "aot:tpu:v5e"}, True),
+        ({"backend": "plugin:ours", "shares": ""}, False),
+        ({"backend": "cpu"}, False),
+    ],
+)
+def test_a_platform_covers_what_is_more_particular_and_what_shares_its_parts(facts, applies) -> None:
+    entry = expectations._entry("here", {"case": ["x"], "platform": ["aot:tpu:v5e"]}, set())
+    assert entry.applies({"jax": "0.10.2", **facts}) == applies

@@ -31,9 +31,8 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> None:
     def ordered(order: str, count: int) -> list[int]:
         return {"reversed": list(range(count))[::-1]}.get(order, list(range(count)))
 
-    monkeypatch.setitem(
-        sys.modules, "harness.devices", SimpleNamespace(ordered=ordered, own=lambda: set(range(8)))
-    )
+    pretended = SimpleNamespace(ordered=ordered, own=lambda: set(range(8)))
+    monkeypatch.setitem(sys.modules, "harness.devices", pretended)
 
 
 class Run:

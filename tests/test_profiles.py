@@ -17,14 +17,15 @@ from harness.case import line_of, parse_line
 from harness.dtypes import NAMES
 from harness.errors import Illegal, UsageError
 from harness.exact import inexact
-from harness.layers import LAYERS, LEAVES
+from harness.layers import LAYERS as WORDS
+from harness.layers import LEAVES
 from harness.names import NAME_KINDS
 from harness.parameters import suite_of
 from harness.payloads import PAYLOADS
 from harness.program import plan
 from harness.rules import rules
 from harness.schedules import SCHEDULES
-from harness.space import FACTORS, Row, Space
+from harness.space import FACTORS, LAYERS, Row, Space
 
 ROOT = Path(__file__).resolve().parent.parent
 PROFILES = [name for name in ("quick", "standard", "full") if name in profiles.names()]
@@ -80,7 +81,7 @@ def test_each_profile_is_part_of_the_next():
 
 def test_quick_touches_everything():
     cases = [case for line in profiles.load("quick").all_lines() for case in parse_line(line)]
-    assert {layer.word for case in cases for layer in case.layers} == set(LAYERS)
+    assert {layer.word for case in cases for layer in case.layers} == set(WORDS)
     assert {case.leaf.word for case in cases} == set(LEAVES)
     assert {case.dtype for case in cases} == set(NAMES)
     assert {case.payload for case in cases} == set(PAYLOADS)
@@ -99,18 +100,21 @@ def test_quick_holds_jax_to_every_rule():
 # Coverage, counted anew: what the file has, and for the rest that nothing legal is near.
 
 
-def combinations(space: Space, rows: list[Row], strength: int) -> set[tuple[tuple[int, str], ...]]:
+def promised(name: str, space: Space) -> list[tuple[int, ...]]:
+    """The factors whose combinations a profile promises, as numbers: single ones, pairs, or triples of layers."""
     varied = [factor for factor, table in enumerate(space.table) if len(table) > 1]
-    return {
-        tuple((factor, row[factor]) for factor in design)
-        for row in rows
-        for design in itertools.combinations(varied, strength)
-    }
+    if name != "full":
+        return list(itertools.combinations(varied, {"quick": 1, "standard": 2}[name]))
+    leaf, binder, *layers = (FACTORS.index(word) for word in ("leaf", *LAYERS))
+    return [(leaf, binder, layer) for layer in layers if layer in varied]
 
 
-def asked(space: Space, strength: int) -> Iterator[tuple[tuple[int, str], ...]]:
-    varied = [factor for factor, table in enumerate(space.table) if len(table) > 1]
-    for design in itertools.combinations(varied, strength):
+def combinations(rows: list[Row], designs: list[tuple[int, ...]]) -> set[tuple[tuple[int, str], ...]]:
+    return {tuple((factor, row[factor]) for factor in design) for row in rows for design in designs}
+
+
+def asked(space: Space, designs: list[tuple[int, ...]]) -> Iterator[tuple[tuple[int, str], ...]]:
+    for design in designs:
         yield from itertools.product(*([(factor, word) for word in space.table[factor]] for factor in design))
 
 
@@ -126,16 +130,17 @@ def rows_of(name: str, suite: str) -> list[Row]:
     return [row for line in profiles.load(name).lines(suite) for row in space.rows(line)]
 
 
-def missing(name: str, suite: str, strength: int) -> list[tuple[tuple[int, str], ...]]:
+def missing(name: str, suite: str) -> list[tuple[tuple[int, str], ...]]:
     """Combinations that no line has although changing a line of the file into one that has them is legal."""
     space, rows, found = spaces()[suite], rows_of(name, suite), []
-    covered = combinations(space, rows, strength)
+    designs = promised(name, space)
+    covered = combinations(rows, designs)
     by_value: dict[tuple[int, str], list[Row]] = {}
     for row in rows:
         for value in enumerate(row):
             by_value.setdefault(value, []).append(row)
     chance = random.Random(suite)
-    for wanted in asked(space, strength):
+    for wanted in asked(space, designs):
         if wanted in covered:
             continue
         starts = [
@@ -152,19 +157,19 @@ def missing(name: str, suite: str, strength: int) -> list[tuple[tuple[int, str],
 @pytest.mark.parametrize("suite", combined())
 def test_quick_has_every_value(suite):
     if "quick" in PROFILES:
-        assert missing("quick", suite, 1) == []
+        assert missing("quick", suite) == []
 
 
 @pytest.mark.parametrize("suite", combined())
 def test_standard_has_every_feasible_pair(suite):
     if "standard" in PROFILES:
-        assert missing("standard", suite, 2) == []
+        assert missing("standard", suite) == []
 
 
-@pytest.mark.parametrize("suite", ["shard_map", "unbound", "compiled", "jvp"])
-def test_full_has_every_feasible_triple(suite):
+@pytest.mark.parametrize("suite", ["scan", "checkpoint", "jvp"])
+def test_full_has_every_feasible_triple_of_layers(suite):
     if "full" in PROFILES:
-        assert missing("full", suite, 3) == []
+        assert missing("full", suite) == []
 
 
 def test_every_space_reads_its_own_lines():

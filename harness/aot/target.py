@@ -90,14 +90,14 @@ class Compiler:
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
         """Programs see the topology's devices as their own while they are built: `jax.devices()` is what they ask."""
-        kept = jax.devices, jax.device_count, jax.pmap
-        jax.devices = lambda backend=None: list(self.devices)
+        kept = jax.devices, jax.local_devices, jax.device_count, jax.pmap
+        jax.devices = jax.local_devices = lambda *_, **__: list(self.devices)
         jax.device_count = lambda backend=None: len(self.devices)
         jax.pmap = self._pmap  # type: ignore[assignment]
         try:
             yield
         finally:
-            jax.devices, jax.device_count, jax.pmap = kept
+            jax.devices, jax.local_devices, jax.device_count, jax.pmap = kept
 
     def _pmap(self, function: Callable[..., Any], *args: Any, **settings: Any) -> Callable[..., Any]:
         """`jax.pmap`, which takes the host's devices where it is given none, on the topology's."""

@@ -73,6 +73,9 @@ class DryGcloud:
     def pause(self, seconds: float) -> None:
         pass
 
+    def check(self) -> None:
+        pass
+
     def halt(self) -> None:
         pass
 

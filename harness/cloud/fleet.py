@@ -279,9 +279,12 @@ class Fleet:
         pool = concurrent.futures.ThreadPoolExecutor(max_workers=at_once)
         try:
             futures = [pool.submit(act, worker) for worker in (self.workers if workers is None else workers)]
-            done, _ = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION)
-            for future in done:
-                future.result()
+            waiting = set(futures)
+            while waiting:
+                self._gcloud.check()
+                done, waiting = concurrent.futures.wait(waiting, 0.2, concurrent.futures.FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
         except BaseException:
             self._enough.set()
             self._gcloud.halt()

@@ -10,9 +10,10 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from harness.cloud.backoff import Deadline
 from harness.cloud.commands import Command
 from harness.cloud.log import Log
 from harness.cloud.troubles import INTERRUPTED, SLOW, UNKNOWN, Trouble, kind_of, what_was_said
@@ -28,6 +29,7 @@ class Runner(Protocol):
     def stream(self, command: Command, silence: float) -> Iterator[bytes | None]: ...
     def json(self, command: Command, seconds: float) -> Any: ...
     def pause(self, seconds: float) -> None: ...
+    def check(self) -> None: ...
     def halt(self) -> None: ...
     def go_on(self) -> None: ...
 
@@ -38,10 +40,11 @@ class Gcloud:
     Args:
       program: its name or path.
       log: where commands and answers are noted.
+      check: called at least each second while the main thread waits; may raise to end the waiting.
     """
 
-    def __init__(self, program: str, log: Log):
-        self.program, self._log = program, log
+    def __init__(self, program: str, log: Log, check: Callable[[], None] = lambda: None):
+        self.program, self._log, self.check = program, log, check
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._halted = False
@@ -50,10 +53,7 @@ class Gcloud:
         """Standard output of a command; raises Trouble with what gcloud said when it fails or takes too long."""
         started = time.monotonic()
         with self._process(command, merge=False) as process:
-            try:
-                out, err = process.communicate(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                raise Trouble(SLOW, f"no answer within {seconds:.0f} s: {shlex.join(command)}") from None
+            out, err = self._answer(process, command, seconds)
         text = err.decode(errors="replace")
         took = time.monotonic() - started
         self._log.note(f"  exit {process.returncode} after {took:.1f} s {text.strip()[-2000:]}")
@@ -63,6 +63,19 @@ class Gcloud:
         if process.returncode:
             raise Trouble(kind_of(text), f"{' '.join(command[2:5])}: {what_was_said(text, said)}")
         return said
+
+    def _answer(
+        self, process: subprocess.Popen[bytes], command: Command, seconds: float
+    ) -> tuple[bytes, bytes]:
+        """What a process wrote when it ended."""
+        deadline = Deadline(seconds)
+        while True:
+            self.check()
+            try:
+                return process.communicate(timeout=min(0.2, deadline.left))
+            except subprocess.TimeoutExpired:
+                if deadline.over:
+                    raise Trouble(SLOW, f"no answer within {seconds:.0f} s: {shlex.join(command)}") from None
 
     def json(self, command: Command, seconds: float) -> Any:
         text = self.call(command, seconds)
@@ -101,7 +114,12 @@ class Gcloud:
             self._log.note(f"  exit {process.returncode}: {shlex.join(command)[:200]}")
 
     def pause(self, seconds: float) -> None:
-        time.sleep(seconds)
+        deadline = Deadline(seconds)
+        while True:
+            self.check()
+            if deadline.over:
+                return
+            time.sleep(min(0.2, deadline.left))
 
     def halt(self) -> None:
         """Ends the commands that helper threads wait for, and lets these threads start no other."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import re
@@ -41,6 +42,9 @@ def redact(text: str) -> str:
 class Log:
     """Writes lines with their time; safe for several threads.
 
+    A terminal that was closed or a disk that is full must not keep a TPU from being deleted: where nothing can be
+    written any more, nothing is.
+
     Args:
       path: file that gets everything, or None.
       screen: where people look (default: standard output).
@@ -66,17 +70,24 @@ class Log:
             self.say(line)
         if os.environ.get("GITHUB_ACTIONS") == "true":
             with self._lock:
-                print(redact(f"::error title=Cloud TPU::{' '.join(lines)}"), file=self._screen, flush=True)
+                self._print(redact(f"::error title=Cloud TPU::{' '.join(lines)}"))
 
     def _write(self, text: str, everywhere: bool) -> None:
         now = datetime.datetime.now(datetime.UTC)
         clean = redact(text)
         with self._lock:
             if everywhere:
-                print(f"{now:%H:%M:%S} {clean}", file=self._screen, flush=True)
+                self._print(f"{now:%H:%M:%S} {clean}")
             if self._file:
-                self._file.write(f"{now.isoformat(timespec='milliseconds')} {clean}\n")
-                self._file.flush()
+                with contextlib.suppress(OSError):
+                    self._file.write(f"{now.isoformat(timespec='milliseconds')} {clean}\n")
+                    self._file.flush()
+
+    def _print(self, text: str) -> None:
+        try:
+            print(text, file=self._screen, flush=True)
+        except OSError:  # also what is still in its buffer goes nowhere, or Python would end with an error
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._screen.fileno())
 
     def close(self) -> None:
         if self._file:

@@ -136,6 +136,7 @@ class Options:
     wait_deadline: float = option(3600.0, "time to get a TPU that is ready, stock-outs included")
     setup_deadline: float = option(1800.0, "time for copying and installing")
     run_deadline: float = option(10800.0, "time for the suite")
+    settle: float = option(20.0, "time in which a TPU may still appear whose request was not answered")
     delete_deadline: float = option(900.0, "time for deleting the TPU")
     silence: float = option(180.0, "a connection without a sign of life for so long is made anew")
     grace: float = option(120.0, "time the other workers get after the suite on one of them died")

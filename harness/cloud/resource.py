@@ -14,7 +14,20 @@ from harness.cloud.commands import Place, Worker
 from harness.cloud.gcloud import Runner
 from harness.cloud.log import Log
 from harness.cloud.options import Options
-from harness.cloud.troubles import DEADLINE, INVALID, MISSING, PREEMPTED, STOCK_OUT, UNKNOWN, WORKER, Trouble
+from harness.cloud.troubles import (
+    DEADLINE,
+    DENIED,
+    EXISTS,
+    INVALID,
+    MISSING,
+    PREEMPTED,
+    QUOTA,
+    RATE,
+    STOCK_OUT,
+    UNKNOWN,
+    WORKER,
+    Trouble,
+)
 
 CALL_SECONDS = 180.0
 """A gcloud call that only asks."""
@@ -24,6 +37,8 @@ QUEUE_WAITS = frozenset(
     {"CREATING", "ACCEPTED", "PROVISIONING", "WAITING_FOR_RESOURCES", "STATE_UNSPECIFIED", ""}
 )
 NODE_WAITS = frozenset({"CREATING", "STARTING", "RESTARTING", "REPAIRING", "STATE_UNSPECIFIED", ""})
+REFUSALS = frozenset({STOCK_OUT, QUOTA, RATE, EXISTS, DENIED, INVALID})
+"""Kinds of trouble that say for sure that nothing was created."""
 NODE_GONE = frozenset({"PREEMPTED", "TERMINATED", "STOPPED", "STOPPING", "DELETING", "HIDDEN", "HIDING"})
 QUEUE_GONE = frozenset({"SUSPENDING", "SUSPENDED", "DELETING"})
 
@@ -50,6 +65,7 @@ class Resource:
         self.place = Place(zones[0], options.project)
         self._zones, self._gcloud, self._log = zones, gcloud, log
         self._asked: set[str] = set()
+        self._unanswered = False
 
     @property
     def asked(self) -> bool:
@@ -75,7 +91,8 @@ class Resource:
                     raise
                 pause = min(next(pauses), deadline.left)
                 self._log.say(f"{trouble}; asking again in {pause:.0f} s")
-                self.delete()
+                if self.delete():
+                    raise
                 self._gcloud.pause(pause)
         raise AssertionError("zones never end")
 
@@ -90,8 +107,24 @@ class Resource:
         self._asked.add(
             self.place.zone
         )  # before the call: an answer that never comes may still have created it
+        self._unanswered = True
         command = commands.create(self.options, self.name, self.place, self.labels)
-        self._gcloud.call(command, CREATE_SECONDS)
+        try:
+            self._gcloud.call(command, CREATE_SECONDS)
+        except Trouble as trouble:
+            self._unanswered = trouble.kind not in REFUSALS
+            if trouble.kind is EXISTS and not self._is_ours():
+                self._asked.discard(self.place.zone)
+            raise
+        self._unanswered = False
+
+    def _is_ours(self) -> bool:
+        """Whether what has our name carries our labels; somebody else's is not ours to delete."""
+        queued = self.options.by_queue
+        try:
+            return labels_of(self._describe(self.name, queued), queued) == self.labels
+        except Trouble:
+            return False
 
     def _wait(self, deadline: Deadline) -> list[Worker]:
         said = ""
@@ -166,7 +199,8 @@ class Resource:
         left = []
         for zone in sorted(self._asked):
             place = Place(zone, self.options.project)
-            if remove(self.name, place, self.options, self._gcloud, self._log):
+            settle = self.options.settle if self._unanswered else 0.0
+            if remove(self.name, place, self.options, self._gcloud, self._log, settle=settle):
                 self._asked.discard(zone)
             else:
                 command = commands.delete(self.name, place, self.options.by_queue)
@@ -175,12 +209,19 @@ class Resource:
 
 
 def remove(
-    name: str, place: Place, options: Options, gcloud: Runner, log: Log, queued: bool | None = None
+    name: str,
+    place: Place,
+    options: Options,
+    gcloud: Runner,
+    log: Log,
+    queued: bool | None = None,
+    settle: float = 0.0,
 ) -> bool:
     """Deletes one resource and looks whether it is gone, again and again until the deadline.
 
     Args:
       queued: whether it is a queued resource (default: as the options say).
+      settle: seconds after which it must still be gone: a request that was under way may be carried out later.
     """
     queued = options.by_queue if queued is None else queued
     deadline = Deadline(options.delete_deadline)
@@ -193,11 +234,24 @@ def remove(
             if trouble.kind is not MISSING:
                 log.say(f"{name} was not deleted: {trouble.message}")
         if _is_gone(name, place, queued, gcloud):
-            log.say(f"{name} is gone")
-            return True
+            gcloud.pause(settle)
+            if not settle or _is_gone(name, place, queued, gcloud):
+                log.say(f"{name} is gone")
+                return True
+            continue
         if deadline.over:
             return False
         gcloud.pause(min(next(pauses), deadline.left))
+
+
+def labels_of(resource: dict[str, Any], queued: bool) -> dict[str, str]:
+    """The labels of a TPU VM, or those that a queued resource gives its nodes."""
+    if not queued:
+        return resource.get("labels", {})
+    found: dict[str, str] = {}
+    for node in resource.get("tpu", {}).get("nodeSpec", []):
+        found |= node.get("node", {}).get("labels", {})
+    return found
 
 
 def _is_gone(name: str, place: Place, queued: bool, gcloud: Runner) -> bool:

@@ -2,8 +2,8 @@
 
     create -> wait -> prepare -> run -> fetch -> delete -> (again | merge) -> verdict
 
-Whatever happens on the way, `delete` is reached: it stands in a `finally`, signals are held back while it runs, and the
-TPU counts as created from the moment before it is asked for. What even that cannot cover, this very process killed or
+Whatever happens on the way, `delete` is reached: it stands in a `finally`, signals are only looked at where the run waits
+and held back there while it deletes, and the TPU counts as created from the moment before it is asked for. What even that cannot cover, this very process killed or
 the machine lost, is what `sweep` is for.
 """
 
@@ -42,9 +42,11 @@ class Run:
       target: the results folder; our own files are in `cloud/` below it.
     """
 
-    def __init__(self, options: Options, suite: Source, target: Path, gcloud: Runner, log: Log):
+    def __init__(
+        self, options: Options, suite: Source, target: Path, gcloud: Runner, log: Log, signals: Signals
+    ):
         self.options, self.suite, self.target = options, suite, target
-        self._gcloud, self._log = gcloud, log
+        self._gcloud, self._log, self._signals = gcloud, log, signals
         self.id = f"{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         self._cloud = target / "cloud"
         self._codes: list[int] = []
@@ -53,19 +55,18 @@ class Run:
 
     def go(self) -> int:
         """Runs and returns the exit code."""
-        with Signals(self._log) as signals:
-            try:
-                trouble = self._tries(signals)
-            except Interrupted as reason:
-                trouble = Trouble(INTERRUPTED, f"{reason}")
+        try:
+            trouble = self._tries()
+        except Interrupted as reason:
+            trouble = Trouble(INTERRUPTED, f"{reason}")
         return self._verdict(trouble)
 
-    def _tries(self, signals: Signals) -> Trouble | None:
+    def _tries(self) -> Trouble | None:
         done = len(list(self._cloud.glob("attempt-*")))
         pauses = delays(self.options.backoff, random.Random())
         for number in range(1, self.options.attempts + 1):
             last = number == self.options.attempts
-            trouble = self._try(done + number, last, signals)
+            trouble = self._try(done + number, last)
             if trouble is None or last or not trouble.kind.again or self._left:
                 return trouble
             pause = next(pauses)
@@ -73,7 +74,7 @@ class Run:
             self._gcloud.pause(pause)
         raise AssertionError("there is at least one try")
 
-    def _try(self, number: int, last: bool, signals: Signals) -> Trouble | None:
+    def _try(self, number: int, last: bool) -> Trouble | None:
         """One TPU from request to deletion; what went wrong with it, if anything."""
         resource = Resource(
             self.options, self._name(number), self._zones(number), self._labels(), self._gcloud, self._log
@@ -82,11 +83,9 @@ class Run:
         try:
             trouble = self._use(resource, self._cloud / f"attempt-{number}")
         finally:
-            self._let_go(
-                resource,
-                signals,
-                keep=self.options.keep and (last or trouble is None or not trouble.kind.again),
-            )
+            final = last or trouble is None or not trouble.kind.again
+            with self._signals.held():
+                self._left += self._keep(resource) if self.options.keep and final else resource.delete()
         return trouble
 
     def _name(self, number: int) -> str:
@@ -157,19 +156,6 @@ class Run:
         )
 
     # The end
-
-    def _let_go(self, resource: Resource, signals: Signals, keep: bool) -> None:
-        """Deletes the TPU whatever signals come, or says that it was kept."""
-        settled, interrupted = False, None
-        while not settled:
-            try:
-                with signals.deferred():
-                    self._left += self._keep(resource) if keep else resource.delete()
-                    settled = True
-            except Interrupted as error:
-                interrupted = error
-        if interrupted:
-            raise interrupted
 
     def _keep(self, resource: Resource) -> list[str]:
         if resource.asked:

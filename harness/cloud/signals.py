@@ -1,9 +1,14 @@
-"""Ctrl-C, termination and a closed terminal end the run in order: they are raised once, and never during a deletion."""
+"""Ctrl-C, termination and a closed terminal end the run in order.
+
+A signal is only noted when it comes; it is raised where the run waits, so that no step is torn in its middle, and never
+during a deletion.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from collections.abc import Iterator
 from types import FrameType
 
@@ -17,40 +22,44 @@ class Interrupted(BaseException):
 
 
 class Signals:
-    """A context in which the first signal raises Interrupted and further ones are only answered."""
+    """A context in which signals are noted, and raised once by `check`."""
 
     def __init__(self, log: Log):
         self._log = log
-        self._received = self._deferred = self._pending = False
+        self._received = ""
+        self._raised = False
+        self._held = 0
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Signals:
         for number in HANDLED:
-            self._before[number] = signal.signal(number, self._handle)
+            self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
-    def _handle(self, number: int, _: FrameType | None) -> None:
+    def _note(self, number: int, _: FrameType | None) -> None:
         name = signal.Signals(number).name
-        if self._deferred:
-            self._pending = self._pending or not self._received
+        if self._received or self._held:
             self._log.say(f"{name}: still cleaning up; killing this now would leave a TPU that costs money")
-        elif not self._received:
-            self._received = True
+        else:
             self._log.say(f"{name}: stopping, then deleting what was created")
-            raise Interrupted(name)
+        self._received = self._received or name
+
+    def check(self) -> None:
+        """Raises Interrupted in the main thread, once, if a signal came and is not held back."""
+        waiting = self._received and not self._raised and not self._held
+        if waiting and threading.current_thread() is threading.main_thread():
+            self._raised = True
+            raise Interrupted(self._received)
 
     @contextlib.contextmanager
-    def deferred(self) -> Iterator[None]:
-        """Signals wait while the body runs; a first one is raised after it."""
-        before, self._deferred = self._deferred, True
+    def held(self) -> Iterator[None]:
+        """Signals wait while the body runs."""
+        self._held += 1
         try:
             yield
         finally:
-            self._deferred = before
-        if self._pending and not self._deferred:
-            self._pending, self._received = False, True
-            raise Interrupted("deferred")
+            self._held -= 1

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from harness.cloud import commands
 from harness.cloud.commands import Place
 from harness.cloud.gcloud import Runner
 from harness.cloud.log import Log
 from harness.cloud.options import Options
-from harness.cloud.resource import CALL_SECONDS, remove
+from harness.cloud.resource import CALL_SECONDS, labels_of, remove
 from harness.cloud.run import GOOD, INFRASTRUCTURE, OWNER_LABEL, RUN_LABEL, UNTIL_LABEL
 from harness.cloud.troubles import Trouble
 
@@ -50,20 +49,10 @@ def _ours(options: Options, place: Place, gcloud: Runner) -> Iterator[tuple[str,
         (False, [n for n in nodes if n.get("queuedResource") not in listed]),
     ):
         for resource in resources:
-            labels = _labels(resource, queued)
+            labels = labels_of(resource, queued)
             if (
                 RUN_LABEL in labels
                 and labels.get(OWNER_LABEL) == options.who
                 and labels.get(UNTIL_LABEL, "").isdigit()
             ):
                 yield resource["name"].rpartition("/")[2], queued, float(labels[UNTIL_LABEL])
-
-
-def _labels(resource: dict[str, Any], queued: bool) -> dict[str, str]:
-    """The labels of a TPU VM, or those that a queued resource gives its nodes."""
-    if not queued:
-        return resource.get("labels", {})
-    found: dict[str, str] = {}
-    for node in resource.get("tpu", {}).get("nodeSpec", []):
-        found |= node.get("node", {}).get("labels", {})
-    return found

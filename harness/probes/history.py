@@ -400,9 +400,13 @@ branches = [lambda x: x + 1, lambda x: x * 2, lambda x: -x]
 want = np.stack([[y + 1, y * 2, -y][k] for y, k in zip(x, which)])
 rows, flags = VALUE
 data, index = jax.device_put(x, NamedSharding(mesh, rows)), jax.device_put(which, NamedSharding(mesh, flags))
+enter = jax.set_mesh if hasattr(jax, "set_mesh") else jax.sharding.use_mesh
 for word, stage in (("eagerly", lambda f: f), ("jitted", jax.jit)):
     switched = lambda k, x: lax.switch(k, branches, x)
     holds(f"switch of {rows} by {flags}, {word}", lambda: stage(jax.vmap(switched))(index, data), want)
+    some = lambda k, x: lax.switch(k, [branches[0], lambda x: jnp.zeros(x.shape, x.dtype), branches[2]], x)  # of no sharding
+    with enter(mesh):
+        holds(f"switch to a constant of {rows} by {flags}, {word}", lambda: stage(jax.vmap(some))(index, data), want * (which != 1)[:, None])
     chosen = lambda k, x: lax.cond(k == 0, branches[0], branches[2], x)
     holds(f"cond of {rows} by {flags}, {word}", lambda: stage(jax.vmap(chosen))(index, data), np.where(which[:, None] == 0, x + 1, -x))
     selected = lambda k, x: jnp.where(k == 0, x + 1, -x)

@@ -10,7 +10,14 @@ from harness.space import Space
 
 SUITE = "autodiff"
 
-SPACE = Space(SUITE, binder=("",), sizes=("",), leaf=probes.leaves(SUITE), bundle=1)
+SPACE = Space(
+    SUITE,
+    binder=("",),
+    sizes=("",),
+    leaf=probes.leaves(SUITE),
+    bundle=1,
+    extra=("probe(scalar_gradient, value=lax_max)", "probe(scalar_gradient_explicit, value=lax_max)"),
+)
 
 
 def test_autodiff(line, conformance):

@@ -5,7 +5,7 @@ trouble when `plan.json` says so, a list of entries that are used up one by one:
 
     {"when": REGULAR EXPRESSION FOR THE COMMAND LINE, "skip": HOW OFTEN IT GOES WELL FIRST, "times": HOW OFTEN, ...}
 
-with one of: "error" (refused with that text), "late_error" (done, but answered with that text), "sleep" (seconds
+with one of: "error" (refused with that text), "later" (the same, but a creation is carried out so many seconds later), "late_error" (done, but answered with that text), "sleep" (seconds
 before), "partial" (scp copies only so many bytes of the last file), "drop" (ssh breaks when so many verdicts
 of the worker have come home), "state" (the first node goes into that state and everything on it is killed; with "drop", then), "gone"
 (the same, and the node vanishes).
@@ -61,6 +61,13 @@ def act(parsed: Parsed, line: str) -> int:
         time.sleep(trouble["sleep"])
     if ("state" in trouble or "gone" in trouble) and "drop" not in trouble:
         strike(trouble)
+    if "later" in trouble and os.fork() == 0:
+        os.setsid()
+        for stream in (0, 1, 2):
+            os.close(stream)
+        time.sleep(trouble["later"])
+        vm_create(parsed, trouble)
+        os._exit(0)
     if "error" in trouble:
         raise Failed(trouble["error"])
     surface, verb = parsed.command.split()[-2:]
@@ -163,7 +170,8 @@ def vm_create(parsed: Parsed, trouble: dict[str, Any]) -> None:
         if name in now["nodes"]:
             raise Failed("ALREADY_EXISTS: Resource already exists")
         make_node(now, name, parsed, labels_of(parsed))
-    print(f"Created tpu [{parsed.words[0]}].", file=sys.stderr)
+    if "later" not in trouble:
+        print(f"Created tpu [{parsed.words[0]}].", file=sys.stderr)
 
 
 def look(found: dict[str, Any], ready: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 ZONE = "us-east5-a"
-QUICK = ("--backoff=0.05", "--poll=0.05", "--delete_deadline=20", "--silence=20", "--grace=1")
+QUICK = ("--backoff=0.05", "--poll=0.05", "--delete_deadline=20", "--silence=20", "--grace=1", "--settle=0.5")
 
 
 @dataclasses.dataclass
