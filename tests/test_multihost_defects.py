@@ -100,9 +100,8 @@ SHOWN_BY = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["mp_local_data_reversed", pytest.param("md_psum_one_process", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", SHOWN_BY)
 def test_a_reproducer_starts_its_processes_by_itself(name, tmp_path, monkeypatch):
     for variable, value in library.environment(name).items():
         monkeypatch.setenv(variable, value)
