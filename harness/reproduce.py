@@ -37,7 +37,9 @@ def reproducer(rendered: Rendered, finding: Finding) -> str:
         loaded.close()
     title, source = _parted(rendered.source)
     main = _main(rendered.plan, finding, expected[: finding.step + 1])
-    return "\n".join([*_head(finding), title, "", *_devices(), source.strip("\n"), "", "", *main, ""])
+    shared = WHOLE if jax.process_count() > 1 else []
+    parts = [*_head(finding), title, "", *_devices(), source.strip("\n"), "", "", *shared, *main, ""]
+    return "\n".join(parts)
 
 
 def _parted(source: str) -> tuple[str, str]:
@@ -61,12 +63,56 @@ def _head(finding: Finding) -> list[str]:
 
 
 def _devices() -> list[str]:
-    """The lines that give the CPU as many devices as the run had."""
+    """The lines that give the CPU as many devices as the run had, or start as many processes."""
+    if jax.default_backend() == "cpu" and jax.process_count() > 1:
+        return [line.format(count=jax.process_count(), devices=jax.local_device_count()) for line in RANKS]
     if jax.default_backend() != "cpu" or jax.device_count() == 1:
         return []
     flag = f"--xla_force_host_platform_device_count={jax.device_count()}"
     return ["import os", "", f'os.environ.setdefault("XLA_FLAGS", "{flag}")', ""]
 
+
+RANKS = [
+    "import os",
+    "import socket",
+    "import subprocess",
+    "import sys",
+    "",
+    'if "RANK" not in os.environ:  # started by hand: {count} processes of {devices} devices run this file',
+    '    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count={devices}"',
+    '    os.environ["JAX_PLATFORMS"] = "cpu"',
+    "    with socket.socket() as probe:",
+    '        probe.bind(("127.0.0.1", 0))',
+    '        os.environ["COORDINATOR"] = "127.0.0.1:%d" % probe.getsockname()[1]',
+    "    command = [sys.executable, __file__]",
+    '    ranks = [subprocess.Popen(command, env={{**os.environ, "RANK": str(k)}}) for k in range({count})]',
+    "    sys.exit(max(rank.wait() for rank in ranks))",
+    "",
+    "import jax",
+    "",
+    'jax.distributed.initialize(os.environ["COORDINATOR"], {count}, int(os.environ["RANK"]))',
+    "",
+]
+"""The head of a reproducer of several processes on the CPU."""
+WHOLE = [
+    "parts = steps",
+    "",
+    "",
+    "def whole(value):  # of an array that spans processes",
+    "    if not isinstance(value, jax.Array) or value.is_fully_addressable:",
+    "        return value",
+    "    from jax.experimental import multihost_utils",
+    "",
+    "    return multihost_utils.process_allgather(value, tiled=True)",
+    "",
+    "",
+    "def steps():",
+    "    for step in parts():",
+    "        yield jax.tree.map(whole, step)",
+    "",
+    "",
+]
+"""What makes the results of a module whole in each process, to be compared."""
 
 # The part that runs only when the file is started by itself, one for each kind of failure
 

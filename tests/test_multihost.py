@@ -196,6 +196,7 @@ def test_a_killed_supervisor_leaves_no_process_and_the_resumed_run_is_as_if_undi
     assert sorted(written) == sorted(LINES)  # none lost, none twice
 
 
+@pytest.mark.long
 def test_two_runs_at_once_do_not_meet(tmp_path):
     both = [start(*cases(*LINES), f"--results={tmp_path / name}") for name in "ab"]
     assert [ended(process)[0] for process in both] == [0, 0]
@@ -300,7 +301,8 @@ def test_a_cluster_goes_on_when_a_rank_is_killed(tmp_path, victim):
     assert {code for code, _ in outputs} == {int("flaky" in found.values())}
 
 
-@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.long), 1])
+@pytest.mark.long
+@pytest.mark.parametrize("victim", [0, 1])
 def test_a_cluster_goes_on_when_a_supervisor_is_killed_and_started_again(tmp_path, victim):
     folder = tmp_path / "r"
     address = f"--coordinator_address=127.0.0.1:{free_port()}"

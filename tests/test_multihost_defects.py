@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -89,3 +91,32 @@ def test_of_three_processes_the_odd_one_is_named(tmp_path, monkeypatch):
         [0, 1],
     )
     assert "rank 2 would run another program" in result["message"] and "maximum" in result["message"]
+
+
+# what breaks, and a line that shows it
+SHOWN_BY = {
+    "md_psum_one_process": "jit > shard_map(i:4) > psum(i)",
+    "mp_local_data_reversed": "probe(local_data)",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SHOWN_BY)
+def test_a_reproducer_starts_its_processes_by_itself(name, tmp_path, monkeypatch):
+    for variable, value in library.environment(name).items():
+        monkeypatch.setenv(variable, value)
+    checking = checker(tmp_path)
+    try:
+        (result,) = checking.check(SHOWN_BY[name])
+    finally:
+        checking.close()
+    assert result["verdict"] == "fail"
+    path = str(tmp_path / result["reproducer"])
+    assert "harness" not in Path(path).read_text()
+    codes = {}
+    for fault in (name, ""):
+        monkeypatch.setenv("JAX_AXIS_FAULT", fault)
+        done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+        codes[fault] = done.returncode
+        assert "Traceback" not in done.stderr, done.stderr
+    assert codes == {name: 1, "": 0}

@@ -68,6 +68,7 @@ def test_the_rank_and_the_case_are_named_and_no_other_case_is_lost(how, when, ra
     assert found[""] == 1 and len(found) == 4
 
 
+@pytest.mark.long
 def test_a_late_rank_is_waited_for(tmp_path, monkeypatch):
     trouble = {"rank": 1, "how": "sleep", "seconds": 3.0, "when": "before", "line": "pmax"}
     found = under(trouble, tmp_path / "r", monkeypatch, World(2, 2))
@@ -82,6 +83,7 @@ def test_a_rank_that_is_later_than_the_deadline_is_named(tmp_path, monkeypatch):
     assert [found[line]["verdict"] for line in (BEFORE, AFTER)] == ["pass", "pass"]
 
 
+@pytest.mark.long
 def test_a_failure_that_does_not_come_again_is_flaky(tmp_path, monkeypatch):
     trouble = {"rank": 1, "how": "kill", "when": "inside", "line": "pmax", "once": str(tmp_path / "once")}
     found = under(trouble, tmp_path / "r", monkeypatch, World(4, 1))
