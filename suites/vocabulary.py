@@ -75,8 +75,9 @@ def holding(layer: str, binders: Fragments) -> Fragments:
 
 BAKED = "pmean(i) & all_gather(i) & axis_size(i)"
 """Leaves whose trace has the size of the axis in it, as a number or a shape."""
-BAKED_LINEAR = "all_gather(i) & axis_size(i)"
-"""Those of them that have an exact derivative."""
+BAKED_FORWARD = "pmean(i) & all_gather(i)"
+BAKED_REVERSE = "all_gather(i)"
+"""Those of them that have a derivative, and that have an exact one in reverse."""
 
 
 def environments(layer: str, leaves: str = BAKED, constant: bool = True) -> Fragments:

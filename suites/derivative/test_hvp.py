@@ -19,7 +19,7 @@ SPACE = Space(
     shape=("3", "scalar", "2xi"),
     payload=words.PAYLOADS_DERIVATIVE,
     names=("str", "object"),
-    extra=words.environments("hvp(reverse)", words.BAKED_LINEAR, constant=False),
+    extra=words.environments("hvp(reverse)", words.BAKED_REVERSE, constant=False),
 )
 
 

@@ -19,7 +19,7 @@ SPACE = Space(
     shape=words.SHAPES_CORE,
     payload=words.PAYLOADS_DERIVATIVE,
     names=words.NAMES_CORE,
-    extra=words.environments("jvp", constant=False),
+    extra=words.environments("jvp", words.BAKED_FORWARD, constant=False),
 )
 
 

@@ -19,7 +19,7 @@ SPACE = Space(
     shape=("3", "scalar", "2xi"),
     payload=words.PAYLOADS_DERIVATIVE,
     names=("str", "object"),
-    extra=words.environments("linear_transpose", "all_gather(i)", constant=False),
+    extra=words.environments("linear_transpose", words.BAKED_REVERSE, constant=False),
 )
 
 

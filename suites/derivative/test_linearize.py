@@ -24,7 +24,7 @@ SPACE = Space(
     shape=words.SHAPES_CORE,
     payload=words.PAYLOADS_DERIVATIVE,
     names=words.NAMES_CORE,
-    extra=words.environments("linearize", constant=False),
+    extra=words.environments("linearize", words.BAKED_FORWARD, constant=False),
 )
 
 

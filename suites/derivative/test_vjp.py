@@ -21,7 +21,7 @@ SPACE = Space(
     shape=words.SHAPES_CORE,
     payload=words.PAYLOADS_DERIVATIVE,
     names=words.NAMES_CORE,
-    extra=words.environments("vjp", words.BAKED_LINEAR, constant=False),
+    extra=words.environments("vjp", words.BAKED_REVERSE, constant=False),
 )
 
 
