@@ -245,3 +245,17 @@ def test_an_artifact_without_wheels_is_an_error(tmp_path):
     stub = "python() { mkdir -p environment/bin; ln -sf /bin/true environment/bin/python; }\n"
     done = run(stub + block, tmp_path, tmp_path, JAX="none", PACKAGES="")
     assert done.returncode == 1 and "the artifact of wheels has no .whl" in done.stdout
+
+
+JOBSET = ROOT / "configs" / "launch" / "jobset.yaml"
+SCHEMA = ROOT / "tests" / "schemas" / "jobset.json"
+
+
+@pytest.mark.parametrize(("change", "right"), [(("", ""), True), (("completions:", "completion:"), False)])
+def test_the_jobset_manifest_follows_its_schema(tmp_path, change, right):
+    """The schema is that of JobSet v1alpha2 with unknown keys refused, so that a misspelt one is found."""
+    checker = tool("check-jsonschema", "check-jsonschema")
+    path = tmp_path / "jobset.yaml"
+    path.write_text(JOBSET.read_text().replace(*change))
+    done = subprocess.run([checker, "--schemafile", str(SCHEMA), str(path)], capture_output=True, text=True)
+    assert (done.returncode == 0) is right, done.stdout + done.stderr
