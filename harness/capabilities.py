@@ -19,6 +19,7 @@ import numpy as np
 
 from harness import collectives, compat
 from harness.dtypes import NAMES, WIDE, numpy_dtype
+from harness.errors import NotApplicable
 
 if TYPE_CHECKING:
     from harness.isolate import Parent
@@ -72,15 +73,16 @@ class Capability:
     since: str = ""
 
 
-Run = Callable[[Trial], np.ndarray | None]
-"""Executes a trial; None where nothing is executed (it was compiled)."""
+Run = Callable[[Callable[[], Trial]], tuple[Trial, np.ndarray | None]]
+"""Makes a trial and executes it; None where nothing is executed (it was compiled)."""
 
 
-def execute(trial: Trial) -> np.ndarray:
+def execute(make: Callable[[], Trial]) -> tuple[Trial, np.ndarray | None]:
     """Runs a trial on the default backend."""
     import jax
 
-    return np.asarray(jax.jit(trial.function)(*trial.arguments))
+    trial = make()
+    return trial, np.asarray(jax.jit(trial.function)(*trial.arguments))
 
 
 def examine(name: str, dtype: str = DTYPE, run: Run = execute) -> State:
@@ -95,6 +97,8 @@ def examine(name: str, dtype: str = DTYPE, run: Run = execute) -> State:
         if dtype in WIDE:
             jax.config.update("jax_enable_x64", True)
         return _examine(capability, dtype, run)
+    except NotApplicable as reason:
+        return UNKNOWN, f"compiles; {reason}"
     except Exception as error:
         said = f"{type(error).__name__}: {error}".strip().splitlines()[0][:300]
         return (DECLINED if refusal(f"{type(error).__name__}: {error}") else FAILED), said
@@ -108,8 +112,7 @@ def _examine(capability: Capability, dtype: str, run: Run) -> State:
         if run is not execute:
             return UNKNOWN, "nothing is executed here"
         return (WORKS, "") if capability.fact() else (WRONG, "the result is not what it should be")
-    trial = capability.trial(dtype)
-    got = run(trial)
+    trial, got = run(functools.partial(capability.trial, dtype))
     if got is None:
         return WORKS, "compiles"
     same = got.shape == trial.want.shape and np.array_equal(got, trial.want)

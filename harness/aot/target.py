@@ -130,13 +130,15 @@ class Compiler:
         staged = _jitted(function, tuple(placed.items()))
         return Compiled(staged.lower(*arguments).compile(), arguments)
 
-    def run(self, trial: Any) -> np.ndarray | None:
+    def run(self, make: Callable[[], Any]) -> tuple[Any, np.ndarray | None]:
         """Compiles a capability's trial, and executes it where the target says so (see `harness.capabilities`)."""
         with self.shown():
+            trial = make()
             compiled = self.compile(trial.function, trial.arguments, mesh=_has_mesh(trial))
         if not self.target.execute:
-            return None
-        return whole(*_first(execute(compiled), compiled))
+            return trial, None
+        parts = [values[0] for values in execute(compiled)]
+        return trial, whole(parts, *compiled.results()[0], compiled.devices)
 
 
 _PMAP = jax.pmap
@@ -156,11 +158,6 @@ def _has_mesh(trial: Any) -> bool:
     """Whether a trial names devices itself, as everything with a shard_map or pmap does."""
     text = str(jax.make_jaxpr(trial.function)(*trial.arguments))
     return "shard_map" in text or "pmap" in text
-
-
-def _first(outputs: list[list[np.ndarray]], compiled: Compiled) -> tuple[Any, ...]:
-    shape, dtype, sharding = compiled.results()[0]
-    return [values[0] for values in outputs], shape, dtype, sharding, compiled.devices
 
 
 def _hint(target: Target) -> str:
