@@ -18,7 +18,7 @@ import numpy as np
 
 from harness import check, judge
 from harness.aot import hlo, relations, target
-from harness.aot.evaluate import Stuck
+from harness.aot.device import Stuck
 from harness.aot.names import parse
 from harness.aot.reproduce import reproducer
 from harness.aot.target import Compiled, Compiler

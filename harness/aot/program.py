@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -60,6 +61,12 @@ class Block:
     arguments: tuple[int, ...]
     body: tuple[Instruction, ...]
     returns: tuple[int, ...]
+
+
+Values = list[np.ndarray]
+"""What instructions take and give, on one device."""
+Apply = Callable[[Block, Values], Values]
+"""Runs a region without collectives, on arrays in the place of scalars."""
 
 
 @dataclasses.dataclass(frozen=True)
