@@ -24,6 +24,8 @@ FACTORS = (
 LAYERS = ("binder", "middle", "control", "within")
 FIELDS = ("dtype", "shape", "payload", "names", "schedule")
 
+Fragments = tuple[str, ...]
+"""What one part of a case line may be, as it stands there."""
 Row = tuple[str, ...]
 """One fragment for each of FACTORS; a frame is a row without its first fragment, the leaf."""
 

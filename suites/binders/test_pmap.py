@@ -7,19 +7,19 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, leaves, settings, sizes
 
 SUITE = "pmap"
 
 SPACE = Space(
     SUITE,
-    binder=words.PMAP,
-    sizes=words.SIZES,
-    leaf=words.LEAVES_CORE,
-    dtype=words.DTYPES_CORE,
-    shape=words.SHAPES_CORE,
-    payload=words.PAYLOADS_ALL,
-    names=words.NAMES_MESH,
+    binder=binders.PMAP,
+    sizes=sizes.ALL,
+    leaf=leaves.CORE,
+    dtype=settings.DTYPES_CORE,
+    shape=settings.SHAPES_CORE,
+    payload=settings.PAYLOADS_ALL,
+    names=settings.NAMES_MESH,
 )
 
 

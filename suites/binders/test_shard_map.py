@@ -9,16 +9,16 @@ Each primitive is compiled at every call, so that a line takes a second or more:
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, leaves, settings, sizes
 
 SUITE = "shard_map"
 
 SPACE = Space(
     SUITE,
-    binder=words.SHARD_MAP_EAGER,
-    sizes=words.SIZES_SINGLE,
-    leaf=words.LEAVES_CORE,
-    operand=words.OPERANDS_CORE,
+    binder=binders.SHARD_MAP_EAGER,
+    sizes=sizes.SINGLE,
+    leaf=leaves.CORE,
+    operand=settings.OPERANDS_CORE,
     dtype=("float32", "int8"),
     shape=("3", "ix2", "2xi"),
     payload=("basis", "special"),

@@ -9,20 +9,20 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, leaves, settings, sizes
 
 SUITE = "vmap"
 
 SPACE = Space(
     SUITE,
-    binder=words.VMAP,
-    sizes=words.SIZES,
-    leaf=words.LEAVES,
-    operand=words.OPERANDS,
-    dtype=words.DTYPES_CORE,
-    shape=words.SHAPES,
-    payload=words.PAYLOADS_ALL,
-    names=words.NAMES_ALL,
+    binder=binders.VMAP,
+    sizes=sizes.ALL,
+    leaf=leaves.ALL,
+    operand=settings.OPERANDS,
+    dtype=settings.DTYPES_CORE,
+    shape=settings.SHAPES,
+    payload=settings.PAYLOADS_ALL,
+    names=settings.NAMES_ALL,
 )
 
 

@@ -8,24 +8,24 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, layers, leaves, lines, settings, sizes
 
 SUITE = "caches"
 
 SPACE = Space(
     SUITE,
-    binder=words.BINDERS_CACHES,
-    sizes=words.SIZES_CACHES,
-    middle=words.MIDDLE_CACHES,
-    control=words.CONTROL_CACHES,
-    leaf=words.LEAVES_CACHES,
-    operand=words.OPERANDS_CORE,
-    shape=words.SHAPES_CACHES,
-    payload=words.PAYLOADS_CACHES,
-    names=words.NAMES_CORE,
-    schedule=words.CACHE_SCHEDULES,
+    binder=binders.CACHES,
+    sizes=sizes.CACHES,
+    middle=layers.MIDDLE_CACHES,
+    control=layers.CONTROL_CACHES,
+    leaf=leaves.CACHES,
+    operand=settings.OPERANDS_CORE,
+    shape=settings.SHAPES_CACHES,
+    payload=settings.PAYLOADS_CACHES,
+    names=settings.NAMES_CORE,
+    schedule=settings.CACHE_SCHEDULES,
     extra=(
-        *words.SWAPPED_NAMES,
+        *lines.SWAPPED_NAMES,
         "vmap(i:3, in=none) > jit > psum(i) | shape=scalar payload=counting schedule=weak",
     ),  # a scalar that no binder maps has no place in the table
 )

@@ -5,23 +5,23 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, layers, leaves, lines, settings, sizes
 
 SUITE = "associative_scan"
 
 SPACE = Space(
     SUITE,
-    binder=words.BINDERS_CORE,
-    sizes=words.SIZES_CORE,
-    middle=words.AROUND_CONTROL,
-    control=words.ASSOCIATIVE_SCAN,
-    within=words.WITHIN_CONTROL,
-    leaf=words.LEAVES_CORE,
-    dtype=words.DTYPES_CORE,
-    shape=words.SHAPES_CORE,
-    payload=words.PAYLOADS_CORE,
-    names=words.NAMES_CORE,
-    extra=words.environments("associative_scan(2)", constant=False),
+    binder=binders.CORE,
+    sizes=sizes.CORE,
+    middle=layers.AROUND_CONTROL,
+    control=layers.ASSOCIATIVE_SCAN,
+    within=layers.WITHIN_CONTROL,
+    leaf=leaves.CORE,
+    dtype=settings.DTYPES_CORE,
+    shape=settings.SHAPES_CORE,
+    payload=settings.PAYLOADS_CORE,
+    names=settings.NAMES_CORE,
+    extra=lines.environments("associative_scan(2)", constant=False),
 )
 
 

@@ -6,25 +6,25 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, layers, leaves, lines, settings, sizes
 
 SUITE = "cond"
 
 SPACE = Space(
     SUITE,
-    binder=words.BINDERS_CORE,
-    sizes=words.SIZES_CORE,
-    middle=words.AROUND_CONTROL,
-    control=words.COND,
-    within=words.WITHIN_CONTROL,
-    leaf=words.LEAVES_CORE,
-    operand=words.OPERANDS_CORE,
-    dtype=words.DTYPES_CORE,
-    shape=words.SHAPES_CORE,
-    payload=words.PAYLOADS_CORE,
-    names=words.NAMES_CORE,
+    binder=binders.CORE,
+    sizes=sizes.CORE,
+    middle=layers.AROUND_CONTROL,
+    control=layers.COND,
+    within=layers.WITHIN_CONTROL,
+    leaf=leaves.CORE,
+    operand=settings.OPERANDS_CORE,
+    dtype=settings.DTYPES_CORE,
+    shape=settings.SHAPES_CORE,
+    payload=settings.PAYLOADS_CORE,
+    names=settings.NAMES_CORE,
     extra=(
-        *words.environments("cond(arg)"),
+        *lines.environments("cond(arg)"),
         "jit > vmap(_:2, spmd) > shard_map(i:2, other=2) > cond(arg) > psum(i)",
     ),
 )

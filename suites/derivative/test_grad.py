@@ -7,21 +7,21 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, layers, leaves, lines, settings, sizes
 
 SUITE = "grad"
 
 SPACE = Space(
     SUITE,
-    binder=words.differentiated("grad", "grad(value)", "jit > grad"),
-    sizes=words.SIZES_CORE,
-    middle=words.WITHIN_DERIVATIVE,
-    leaf=words.LEAVES_LINEAR,
-    dtype=words.DTYPES_FLOAT,
-    shape=words.SHAPES_CORE,
-    payload=words.PAYLOADS_DERIVATIVE,
-    names=words.NAMES_CORE,
-    extra=words.environments("grad", words.BAKED_REVERSE, constant=False),
+    binder=binders.differentiated("grad", "grad(value)", "jit > grad"),
+    sizes=sizes.CORE,
+    middle=layers.WITHIN_DERIVATIVE,
+    leaf=leaves.LINEAR,
+    dtype=settings.DTYPES_FLOAT,
+    shape=settings.SHAPES_CORE,
+    payload=settings.PAYLOADS_DERIVATIVE,
+    names=settings.NAMES_CORE,
+    extra=lines.environments("grad", lines.BAKED_REVERSE, constant=False),
 )
 
 

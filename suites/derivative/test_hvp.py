@@ -5,21 +5,21 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, layers, leaves, lines, settings, sizes
 
 SUITE = "hvp"
 
 SPACE = Space(
     SUITE,
-    binder=words.differentiated("hvp(forward)", "hvp(reverse)"),
-    sizes=words.SIZES_SINGLE,
-    middle=words.WITHIN_DERIVATIVE,
-    leaf=words.LEAVES_FEW,
+    binder=binders.differentiated("hvp(forward)", "hvp(reverse)"),
+    sizes=sizes.SINGLE,
+    middle=layers.WITHIN_DERIVATIVE,
+    leaf=leaves.FEW,
     dtype=("float32", "float64"),
     shape=("3", "scalar", "2xi"),
-    payload=words.PAYLOADS_DERIVATIVE,
+    payload=settings.PAYLOADS_DERIVATIVE,
     names=("str", "object"),
-    extra=words.environments("hvp(reverse)", words.BAKED_REVERSE, constant=False),
+    extra=lines.environments("hvp(reverse)", lines.BAKED_REVERSE, constant=False),
 )
 
 

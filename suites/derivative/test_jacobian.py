@@ -5,21 +5,21 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, leaves, lines, settings, sizes
 
 SUITE = "jacobian"
 
 SPACE = Space(
     SUITE,
-    binder=words.differentiated("jacobian(fwd)", "jacobian(rev)"),
-    sizes=words.SIZES_SINGLE,
+    binder=binders.differentiated("jacobian(fwd)", "jacobian(rev)"),
+    sizes=sizes.SINGLE,
     middle=("", "jit", "checkpoint"),
-    leaf=words.LEAVES_FEW,
+    leaf=leaves.FEW,
     dtype=("float32", "float64"),
     shape=("3", "scalar", "2xi"),
-    payload=words.PAYLOADS_DERIVATIVE,
+    payload=settings.PAYLOADS_DERIVATIVE,
     names=("str", "object"),
-    extra=words.environments("jacobian(fwd)", words.BAKED_REVERSE, constant=False),
+    extra=lines.environments("jacobian(fwd)", lines.BAKED_REVERSE, constant=False),
 )
 
 

@@ -5,21 +5,21 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, leaves, lines, settings, sizes
 
 SUITE = "jvp"
 
 SPACE = Space(
     SUITE,
-    binder=words.BINDERS_FORWARD,
-    sizes=words.SIZES_CORE,
+    binder=binders.FORWARD,
+    sizes=sizes.CORE,
     middle=("jvp", "jvp > jit", "jit > jvp", "jvp > checkpoint", "jvp > custom_jvp", "vjp > jvp"),
-    leaf=words.LEAVES_LINEAR,
-    dtype=words.DTYPES_FLOAT,
-    shape=words.SHAPES_CORE,
-    payload=words.PAYLOADS_DERIVATIVE,
-    names=words.NAMES_CORE,
-    extra=words.environments("jvp", words.BAKED_FORWARD, constant=False),
+    leaf=leaves.LINEAR,
+    dtype=settings.DTYPES_FLOAT,
+    shape=settings.SHAPES_CORE,
+    payload=settings.PAYLOADS_DERIVATIVE,
+    names=settings.NAMES_CORE,
+    extra=lines.environments("jvp", lines.BAKED_FORWARD, constant=False),
 )
 
 

@@ -5,21 +5,21 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, leaves, lines, settings, sizes
 
 SUITE = "linear_transpose"
 
 SPACE = Space(
     SUITE,
-    binder=words.differentiated("linear_transpose"),
-    sizes=words.SIZES_CORE,
+    binder=binders.differentiated("linear_transpose"),
+    sizes=sizes.CORE,
     middle=("", "jit", "checkpoint"),
-    leaf=words.LEAVES_TRANSPOSED,
+    leaf=leaves.TRANSPOSED,
     dtype=("float32", "float64"),
     shape=("3", "scalar", "2xi"),
-    payload=words.PAYLOADS_DERIVATIVE,
+    payload=settings.PAYLOADS_DERIVATIVE,
     names=("str", "object"),
-    extra=words.environments("linear_transpose", words.BAKED_REVERSE, constant=False),
+    extra=lines.environments("linear_transpose", lines.BAKED_REVERSE, constant=False),
 )
 
 

@@ -4,14 +4,14 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, leaves, lines, settings, sizes
 
 SUITE = "linearize"
 
 SPACE = Space(
     SUITE,
-    binder=words.BINDERS_FORWARD,
-    sizes=words.SIZES_CORE,
+    binder=binders.FORWARD,
+    sizes=sizes.CORE,
     middle=(
         "linearize",
         "linearize > jit",
@@ -19,12 +19,12 @@ SPACE = Space(
         "linearize > checkpoint",
         "linearize > custom_jvp",
     ),
-    leaf=words.LEAVES_LINEAR,
-    dtype=words.DTYPES_FLOAT,
-    shape=words.SHAPES_CORE,
-    payload=words.PAYLOADS_DERIVATIVE,
-    names=words.NAMES_CORE,
-    extra=words.environments("linearize", words.BAKED_FORWARD, constant=False),
+    leaf=leaves.LINEAR,
+    dtype=settings.DTYPES_FLOAT,
+    shape=settings.SHAPES_CORE,
+    payload=settings.PAYLOADS_DERIVATIVE,
+    names=settings.NAMES_CORE,
+    extra=lines.environments("linearize", lines.BAKED_FORWARD, constant=False),
 )
 
 

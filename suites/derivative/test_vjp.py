@@ -7,21 +7,21 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, leaves, lines, settings, sizes
 
 SUITE = "vjp"
 
 SPACE = Space(
     SUITE,
-    binder=words.BINDERS_REVERSE,
-    sizes=words.SIZES_CORE,
+    binder=binders.REVERSE,
+    sizes=sizes.CORE,
     middle=("vjp", "vjp > jit", "jit > vjp", "vjp > checkpoint", "vjp > custom_vjp", "jvp > vjp"),
-    leaf=words.LEAVES_LINEAR,
-    dtype=words.DTYPES_FLOAT,
-    shape=words.SHAPES_CORE,
-    payload=words.PAYLOADS_DERIVATIVE,
-    names=words.NAMES_CORE,
-    extra=words.environments("vjp", words.BAKED_REVERSE, constant=False),
+    leaf=leaves.LINEAR,
+    dtype=settings.DTYPES_FLOAT,
+    shape=settings.SHAPES_CORE,
+    payload=settings.PAYLOADS_DERIVATIVE,
+    names=settings.NAMES_CORE,
+    extra=lines.environments("vjp", lines.BAKED_REVERSE, constant=False),
 )
 
 

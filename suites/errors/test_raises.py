@@ -5,21 +5,21 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, layers, leaves, settings, sizes
 
 SUITE = "raises"
 
 SPACE = Space(
     SUITE,
-    binder=words.BINDERS_ERRORS,
-    sizes=words.SIZES_SINGLE,
-    middle=words.MIDDLE_ERRORS,
-    control=words.CONTROL_ERRORS,
-    leaf=words.LEAVES_RAISES,
-    operand=words.OPERANDS_CORE,
+    binder=binders.ERRORS,
+    sizes=sizes.SINGLE,
+    middle=layers.MIDDLE_ERRORS,
+    control=layers.CONTROL_ERRORS,
+    leaf=leaves.RAISES,
+    operand=settings.OPERANDS_CORE,
     payload=("basis", "counting"),
-    names=words.NAMES_CORE,
-    schedule=words.schedules("raises"),
+    names=settings.NAMES_CORE,
+    schedule=settings.schedules("raises"),
 )
 
 

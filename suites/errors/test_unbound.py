@@ -5,21 +5,21 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, layers, leaves, settings, sizes
 
 SUITE = "unbound"
 
 SPACE = Space(
     SUITE,
-    binder=words.BINDERS_ERRORS,
-    sizes=words.SIZES_SINGLE,
-    middle=words.MIDDLE_ERRORS,
-    control=words.CONTROL_ERRORS,
-    leaf=words.LEAVES_UNBOUND,
-    operand=words.OPERANDS_CORE,
+    binder=binders.ERRORS,
+    sizes=sizes.SINGLE,
+    middle=layers.MIDDLE_ERRORS,
+    control=layers.CONTROL_ERRORS,
+    leaf=leaves.UNBOUND,
+    operand=settings.OPERANDS_CORE,
     payload=("basis", "counting"),
-    names=words.NAMES_CORE,
-    schedule=words.schedules("unbound"),
+    names=settings.NAMES_CORE,
+    schedule=settings.schedules("unbound"),
 )
 
 

@@ -5,19 +5,19 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, leaves, settings, sizes
 
 SUITE = "compiled"
 
 SPACE = Space(
     SUITE,
-    binder=words.inside_of("compiled", words.BINDERS_OUTERMOST),
-    sizes=words.SIZES_CORE,
-    leaf=words.LEAVES_CORE,
-    dtype=words.DTYPES_CORE,
-    shape=words.SHAPES_CORE,
-    payload=words.PAYLOADS_CORE,
-    names=words.NAMES_CORE,
+    binder=binders.inside_of("compiled", binders.OUTERMOST),
+    sizes=sizes.CORE,
+    leaf=leaves.CORE,
+    dtype=settings.DTYPES_CORE,
+    shape=settings.SHAPES_CORE,
+    payload=settings.PAYLOADS_CORE,
+    names=settings.NAMES_CORE,
 )
 
 

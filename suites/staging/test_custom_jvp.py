@@ -5,22 +5,22 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, leaves, lines, settings, sizes
 
 SUITE = "custom_jvp"
 
 SPACE = Space(
     SUITE,
-    binder=words.BINDERS_CORE,
-    sizes=words.SIZES_CORE,
+    binder=binders.CORE,
+    sizes=sizes.CORE,
     middle=("custom_jvp", "jit > custom_jvp", "custom_vjp > custom_jvp"),
-    leaf=words.LEAVES_CORE,
-    operand=words.OPERANDS_CORE,
-    dtype=words.DTYPES_CORE,
-    shape=words.SHAPES_CORE,
-    payload=words.PAYLOADS_CORE,
-    names=words.NAMES_CORE,
-    extra=words.environments("custom_jvp", constant=False),
+    leaf=leaves.CORE,
+    operand=settings.OPERANDS_CORE,
+    dtype=settings.DTYPES_CORE,
+    shape=settings.SHAPES_CORE,
+    payload=settings.PAYLOADS_CORE,
+    names=settings.NAMES_CORE,
+    extra=lines.environments("custom_jvp", constant=False),
 )
 
 

@@ -8,21 +8,21 @@
 """
 
 from harness.space import Space
-from suites import vocabulary as words
+from suites.vocabulary import binders, leaves, lines, settings, sizes
 
 SUITE = "jit"
 
 SPACE = Space(
     SUITE,
-    binder=words.BINDERS_JIT,
-    sizes=words.SIZES,
-    leaf=words.LEAVES,
-    operand=words.OPERANDS_CORE,
-    dtype=words.DTYPES,
-    shape=words.SHAPES,
-    payload=words.PAYLOADS_ALL,
-    names=words.NAMES_JIT,
-    extra=words.environments("jit") + words.MESHES_3D + words.WITNESSES + words.WITNESSES_JIT,
+    binder=binders.JIT,
+    sizes=sizes.ALL,
+    leaf=leaves.ALL,
+    operand=settings.OPERANDS_CORE,
+    dtype=settings.DTYPES,
+    shape=settings.SHAPES,
+    payload=settings.PAYLOADS_ALL,
+    names=settings.NAMES_JIT,
+    extra=lines.environments("jit") + lines.MESHES_3D + lines.WITNESSES + lines.WITNESSES_JIT,
 )
 
 
