@@ -145,7 +145,7 @@ def missing_capability(typed: Plan) -> str:
     )
     if since and compat.version(jax.__version__) < compat.version(since):
         return f"held against JAX {since} and later here"
-    needed = max((_devices(typed, sizes) for sizes in typed.steps), default=1)
+    needed = max((typed.devices(sizes) for sizes in typed.steps), default=1)
     present = jax.device_count()
     return f"needs {needed} devices, the backend has {present}" if needed > present else ""
 
@@ -180,15 +180,6 @@ def _rounds(typed: Plan, findings: dict[str, list[Finding]]) -> str:
         return ""
     rounded = exact.inexact(typed)
     return f"illegal: not exact in {typed.case.dtype} ({rounded})" if rounded else ""
-
-
-def _devices(typed: Plan, sizes: dict[str, int]) -> int:
-    count = 1
-    for layer in typed.case.layers:
-        count *= getattr(layer, "other", 0) or 1
-    for axis in typed.axes:
-        count *= sizes[axis.key] if axis.on_devices else 1
-    return count
 
 
 numbers = itertools.count()

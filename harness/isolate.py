@@ -49,6 +49,15 @@ class Death:
     status: int | None
     log: str
 
+    def __str__(self) -> str:
+        """How a process that did not hang ended, with the first thing it wrote."""
+        if self.status is None:
+            how = "an unknown status"
+        else:
+            how = f"signal {-self.status}" if self.status < 0 else f"exit code {self.status}"
+        first = next((text for text in self.log.splitlines() if text.strip()), "")
+        return f"the process ended with {how}: {first[:300]}"
+
 
 class Lines:
     """Lines from a socket. Unlike a file made of it, it can be read on after a timeout."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 
 from harness import payloads
 from harness.case import Case
@@ -76,6 +77,15 @@ class Plan:
         """The size of every axis at each step."""
         count = max((len(axis.sizes) for axis in self.axes), default=1)
         return [{axis.key: axis.sizes[step % len(axis.sizes)] for axis in self.axes} for step in range(count)]
+
+    def devices(self, sizes: Mapping[str, int]) -> int:
+        """How many devices the meshes have at a step."""
+        count = 1
+        for layer in self.case.layers:
+            count *= getattr(layer, "other", 0) or 1
+        for axis in self.axes:
+            count *= sizes[axis.key] if axis.on_devices else 1
+        return count
 
     def varying_sizes(self) -> tuple[Axis, ...]:
         """The axes whose size is not the same at every step."""

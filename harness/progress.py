@@ -45,6 +45,9 @@ class Progress:
         self.drawn = 0.0
         self.done = self.findings = 0
 
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self.session = session
+
     def pytest_collection_finish(self) -> None:
         self.started = time.monotonic()
 
@@ -61,7 +64,7 @@ class Progress:
 
     def _draw(self, now: float) -> None:
         terminal: Any = self.config.pluginmanager.get_plugin("terminalreporter")
-        total = max(getattr(terminal._session, "testscollected", 0), self.done)
+        total = max(self.session.testscollected, self.done)
         if now - self.drawn >= REFRESH or self.done == total:
             self.drawn = now
             terminal.rewrite(line(self.done, total, now - self.started, self.findings), erase=True)

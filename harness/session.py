@@ -263,16 +263,7 @@ def _died(case: Case, death: Death, deadline: float) -> Result:
     if death.hang:
         message = f"no answer within {deadline:.0f} s; the log has the stacks of all threads"
     else:
-        status = death.status
-        how = (
-            "an unknown status"
-            if status is None
-            else f"signal {-status}"
-            if status < 0
-            else f"exit code {status}"
-        )
-        first = next((text for text in death.log.splitlines() if text.strip()), "")
-        message = f"the process ended with {how}: {first[:300]}"
+        message = str(death)
     verdict = Verdict.HANG if death.hang else Verdict.CRASH
     rule = case.rule
     return {

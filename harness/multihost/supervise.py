@@ -288,7 +288,7 @@ def died(line: str, death: Death, group: Group, place: int, rank: int, deadline:
     message = (
         "its process is stopped"
         if stopped
-        else say(death)
+        else told(death)
         if not death.hang
         else f"no answer within {deadline:.0f} s"
     )
@@ -322,24 +322,13 @@ def died(line: str, death: Death, group: Group, place: int, rank: int, deadline:
 def refusal(answer: Answer) -> str:
     """Why a rank did not join the others, or ""."""
     if isinstance(answer, Death):
-        return f"{say(answer)}\n{answer.log}".strip()
+        return f"{told(answer)}\n{answer.log}".strip()
     return str(answer["results"].get("refused", ""))
 
 
-def say(death: Death) -> str:
-    """How a process ended, with the first thing it wrote."""
-    if death.hang:
-        return "no answer"
-    status = death.status
-    how = (
-        "an unknown status"
-        if status is None
-        else f"signal {-status}"
-        if status < 0
-        else f"exit code {status}"
-    )
-    first = next((text for text in death.log.splitlines() if text.strip()), "")
-    return f"the process ended with {how}: {first[:300]}"
+def told(death: Death) -> str:
+    """How a rank ended, in a word or a line."""
+    return "no answer" if death.hang else str(death)
 
 
 def check_world(joined: dict[str, Any], expected: int) -> None:

@@ -8,7 +8,7 @@ from harness.case import Case
 from harness.errors import Illegal
 from harness.layers.binders import Pmap, ShardMap
 from harness.layers.probe import ProbeLeaf
-from harness.program import Plan, plan
+from harness.program import plan
 
 ONE_PROCESS_SCHEDULES = {
     "threads": "its threads would run collectives in another order in each process",
@@ -48,7 +48,7 @@ class World:
         if not any(axis.on_devices for axis in typed.axes):
             return "binds no axis over devices: each process would repeat what one does"
         for sizes in typed.steps:
-            left_out = self._spans(mesh_size(typed, sizes), _order(case))
+            left_out = self._spans(typed.devices(sizes), _order(case))
             if left_out:
                 return left_out
         return ""
@@ -62,16 +62,6 @@ class World:
         if len(owners) < self.processes:
             return f"its mesh of {count} devices leaves processes of the world {self} out"
         return ""
-
-
-def mesh_size(typed: Plan, sizes: dict[str, int]) -> int:
-    """Devices that the program's meshes have at a step."""
-    count = 1
-    for layer in typed.case.layers:
-        count *= getattr(layer, "other", 0) or 1
-    for axis in typed.axes:
-        count *= sizes[axis.key] if axis.on_devices else 1
-    return count
 
 
 def _order(case: Case) -> str:

@@ -4,9 +4,9 @@ Every process states what it can see itself: its own devices, its own parts of a
 that a part in the wrong place tells where it belongs.
 """
 
-from harness.probes.base import Probe
+from typing import Any
 
-SUITE = "processes"
+from harness.probes.base import Probe
 
 LAYOUTS = {
     "rows": "lambda ids, count: ids.reshape(count, -1)",
@@ -29,12 +29,15 @@ SIZES = {
 }
 """int32 elements that each device has."""
 
+
+def _probe(rule: str, source: str, **fields: Any) -> Probe:
+    """A probe of two processes or more."""
+    return Probe(rule, source, "processes", processes=2, alone=False, **fields)
+
+
 PROBES = {
-    "world": Probe(
+    "world": _probe(
         rule="process.identity",
-        suite=SUITE,
-        processes=2,
-        alone=False,
         imports=("from jax.experimental import multihost_utils",),
         source="""
             import zlib
@@ -56,11 +59,8 @@ PROBES = {
             }
         """,
     ),
-    "local_data": Probe(
+    "local_data": _probe(
         rule="process.data",
-        suite=SUITE,
-        processes=2,
-        alone=False,
         imports=("from jax.sharding import NamedSharding", "from jax.experimental import multihost_utils"),
         source="""
             count, own, all_ = jax.process_count(), jax.process_index(), jax.device_count()
@@ -94,11 +94,8 @@ PROBES = {
             }
         """,
     ),
-    "from_callback": Probe(
+    "from_callback": _probe(
         rule="process.data",
-        suite=SUITE,
-        processes=2,
-        alone=False,
         imports=("from jax.sharding import NamedSharding",),
         source="""
             all_ = jax.device_count()
@@ -116,11 +113,8 @@ PROBES = {
             return facts
         """,
     ),
-    "gathers": Probe(
+    "gathers": _probe(
         rule="process.gather",
-        suite=SUITE,
-        processes=2,
-        alone=False,
         imports=("from jax.experimental import multihost_utils", "from jax.sharding import NamedSharding"),
         source="""
             count, own = jax.process_count(), jax.process_index()
@@ -150,11 +144,8 @@ PROBES = {
             }
         """,
     ),
-    "meeting": Probe(
+    "meeting": _probe(
         rule="process.gather",
-        suite=SUITE,
-        processes=2,
-        alone=False,
         imports=("from jax.experimental import multihost_utils",),
         source="""
             own = jax.process_index()
@@ -174,11 +165,8 @@ PROBES = {
             return facts
         """,
     ),
-    "mesh_across": Probe(
+    "mesh_across": _probe(
         rule="process.mesh",
-        suite=SUITE,
-        processes=2,
-        alone=False,
         values=LAYOUTS,
         imports=("from jax.sharding import NamedSharding",),
         source="""
@@ -235,11 +223,8 @@ PROBES = {
             return facts
         """,
     ),
-    "gradient_across": Probe(
+    "gradient_across": _probe(
         rule="process.gradient",
-        suite=SUITE,
-        processes=2,
-        alone=False,
         imports=("from jax.sharding import NamedSharding", "from jax.experimental import multihost_utils"),
         source="""
             all_ = jax.device_count()
@@ -271,11 +256,8 @@ PROBES = {
             return facts
         """,
     ),
-    "same_order": Probe(
+    "same_order": _probe(
         rule="process.order",
-        suite=SUITE,
-        processes=2,
-        alone=False,
         imports=("from jax.sharding import NamedSharding",),
         source="""
             count, all_ = jax.process_count(), jax.device_count()
@@ -308,11 +290,8 @@ PROBES = {
             return facts
         """,
     ),
-    "own_meshes": Probe(
+    "own_meshes": _probe(
         rule="process.mesh",
-        suite=SUITE,
-        processes=2,
-        alone=False,
         source="""
             own = jax.process_index()
             local = jax.local_devices()
@@ -330,11 +309,8 @@ PROBES = {
             return facts
         """,
     ),
-    "payload_sizes": Probe(
+    "payload_sizes": _probe(
         rule="process.mesh",
-        suite=SUITE,
-        processes=2,
-        alone=False,
         values=SIZES,
         imports=("from jax.sharding import NamedSharding",),
         source="""
@@ -369,11 +345,8 @@ PROBES = {
             return facts
         """,
     ),
-    "stable_bits": Probe(
+    "stable_bits": _probe(
         rule="repeat.bitwise",
-        suite=SUITE,
-        processes=2,
-        alone=False,
         imports=("from jax.sharding import NamedSharding", "from jax.experimental import multihost_utils"),
         source="""
             all_ = jax.device_count()

@@ -102,6 +102,15 @@ def cached(plan: Plan) -> None:
         raise Illegal("this schedule needs a layer that keeps traces")
 
 
+class Factored(Schedule):
+    """A schedule whose program is made for a number that every leaf's operand is multiplied by."""
+
+    factor = "factor"
+
+    def check(self, plan: Plan) -> None:
+        one_environment(plan)
+
+
 def by_factor(plan: Plan, factors: tuple[int, ...], about: str, rule: str, cold: bool = False) -> list[Step]:
     """The only environment once for each factor; each factor is an environment of its own."""
     (visit,) = visits_of(plan)

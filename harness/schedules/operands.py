@@ -6,22 +6,18 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from harness.errors import Illegal
-from harness.schedules.base import Schedule, Step, by_factor, cached, one_environment, visits_of
+from harness.schedules.base import Factored, Schedule, Step, by_factor, cached, one_environment, visits_of
 
 if TYPE_CHECKING:
     from harness.program import Plan
     from harness.render import Script
 
 
-class Closure(Schedule):
+class Closure(Factored):
     """The same code closed over different numbers: two callables that differ in nothing else."""
 
     word = "closure"
     rule = "cache.closure"
-    factor = "factor"
-
-    def check(self, plan: Plan) -> None:
-        one_environment(plan)
 
     def steps(self, plan: Plan) -> list[Step]:
         return by_factor(plan, (1, 3, 1, 3), "closed over", self.rule)
@@ -37,15 +33,11 @@ class Closure(Schedule):
         ]
 
 
-class Reborn(Schedule):
+class Reborn(Factored):
     """A callable is dropped and collected before the next is made, so that the next may get its address."""
 
     word = "reborn"
     rule = "cache.closure"
-    factor = "factor"
-
-    def check(self, plan: Plan) -> None:
-        one_environment(plan)
 
     def steps(self, plan: Plan) -> list[Step]:
         return by_factor(plan, (1, 2, 3, 2), "made with", self.rule, cold=True)
@@ -64,15 +56,14 @@ class Reborn(Schedule):
         ]
 
 
-class Static(Schedule):
+class Static(Factored):
     """A static argument: objects of one hash that are not equal, and equal objects that are not one."""
 
     word = "static"
     rule = "cache.static"
-    factor = "factor"
 
     def check(self, plan: Plan) -> None:
-        one_environment(plan)
+        super().check(plan)
         if [layer.word for layer in plan.case.layers[:1]] != ["jit"]:
             raise Illegal("static arguments are jit's: it must be the outermost layer")
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from harness.errors import Illegal
-from harness.schedules.base import Schedule, Step, calls_to, one_environment, visits_of
+from harness.schedules.base import Factored, Schedule, Step, calls_to, one_environment, visits_of
 
 if TYPE_CHECKING:
     from harness.program import Plan
@@ -81,15 +81,11 @@ class Devices(Schedule):
         return [*script.run(), "def steps():", *calls * 2]
 
 
-class Release(Schedule):
+class Release(Factored):
     """When the callable and its argument are dropped, nothing in JAX keeps them."""
 
     word = "release"
     rule = "cache.release"
-    factor = "factor"
-
-    def check(self, plan: Plan) -> None:
-        one_environment(plan)
 
     def steps(self, plan: Plan) -> list[Step]:
         (visit,) = visits_of(plan)

@@ -19,7 +19,7 @@ SPACE = Space(
     operand=settings.OPERANDS_CORE,
     payload=("basis", "counting"),
     names=settings.NAMES_CORE,
-    schedule=settings.schedules("unbound"),
+    schedule=("unbound",),
 )
 
 

@@ -42,8 +42,3 @@ NAMES_JIT: Fragments = tuple(word for word in NAMES_ALL if word != "unicode")
 NAMES_CORE: Fragments = ("str", "long", "int", "tuple", "object")
 
 CACHE_SCHEDULES: Fragments = tuple(word for word in SCHEDULES if word not in ("sizes", "unbound", "raises"))
-
-
-def schedules(*words: str) -> Fragments:
-    """Those of the schedules that exist."""
-    return tuple(word for word in words if word in SCHEDULES)

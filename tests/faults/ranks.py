@@ -109,7 +109,7 @@ def mp_groups_crosswise(jax):
     breaks="make_array_from_process_local_data gives the devices of a process its rows in reverse",
     family="device",
     rules=("process.data",),
-    component={"option": "make_array_from_process_local_data"},
+    component={"option": "make_array_from_process_local_data", "probe": "local_data"},
     witness=_two("""
         def program(index):
             mesh = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
@@ -135,7 +135,7 @@ def mp_local_data_reversed(jax):
     breaks="make_array_from_callback asks the last process for other processes' parts as well",
     family="device",
     rules=("process.data",),
-    component={"option": "make_array_from_callback"},
+    component={"option": "make_array_from_callback", "probe": "from_callback"},
     witness=_two("""
         def program(index):
             asked = []
@@ -162,7 +162,7 @@ def mp_callback_for_all(jax):
     breaks="process_allgather gives every process what it has itself, as often as there are processes",
     family="device",
     rules=("process.gather", "process.identity"),
-    component={"option": "process_allgather"},
+    component={"option": "process_allgather", "probe": "gathers"},
     witness=_two("""
         def program(index):
             return multihost_utils.process_allgather(np.array([index])).ravel().tolist()
@@ -188,7 +188,7 @@ def mp_allgather_own(jax):
     breaks="the devices of the last process hold replicated results with their last bit changed at every third reading",
     family="device",
     rules=("repeat.bitwise", "process.gradient"),
-    component={"option": "addressable_data"},
+    component={"option": "addressable_data", "probe": "gradient_across"},
     witness=_two(
         TOTAL
         + """
