@@ -91,21 +91,31 @@ def test_an_interrupted_run_is_valid_and_goes_on(tmp_path):
     profile = tmp_path / "lines.txt"
     profile.write_text(
         "# suite: jit\n"
-        + "".join(f"vmap(i:{n}) > jit > psum(i) | shape={m}\n" for n in range(2, 9) for m in range(2, 50))
+        + "".join(f"vmap(i:{n}) > jit > psum(i) | shape={m}\n" for n in range(2, 9) for m in range(2, 20))
     )
     options = (f"--profile={profile}", f"--results={folder}")
     with subprocess.Popen(
-        command(*options), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
+        command(*options),
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=_attentive,
     ) as run:
         _wait_for_verdicts(folder, 3, run)
         run.send_signal(signal.SIGINT)
         run.communicate(timeout=60)
     before = verdicts(folder)
-    assert 3 <= len(before) < 336
+    assert 3 <= len(before) < 126
     again = suite(f"--profile={profile}", f"--resume={folder}")
     after = verdicts(folder)
-    assert len(after) == 336 and again.returncode == 0, again.stdout
+    assert len(after) == 126 and again.returncode == 0, again.stdout
     assert all(after[case] == result for case, result in before.items())
+
+
+def _attentive() -> None:
+    """Ctrl-C is heard, also where this test runs in the background of a shell, which has it ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_a_killed_runner_costs_no_verdict(tmp_path):

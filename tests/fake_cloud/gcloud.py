@@ -88,7 +88,11 @@ def state() -> Iterator[dict[str, Any]]:
         path = WORLD / "state.json"
         content = json.loads(path.read_text()) if path.exists() else {"nodes": {}, "queues": {}, "used": {}}
         yield content
-        path.write_text(json.dumps(content, indent=1))
+        whole = path.with_suffix(".new")
+        whole.write_text(json.dumps(content, indent=1))
+        whole.replace(
+            path
+        )  # a command may be killed at any moment, and the cloud must not forget what it has
 
 
 def settings() -> dict[str, Any]:
