@@ -344,7 +344,8 @@ def program(f, jit):
     return jax.jit(mapped) if jit else mapped
 
 
-for name, (f, want) in table.items():
+for name in VALUE:
+    f, want = table[name]
     want = want.reshape(-1, want.shape[-1])
     holds(f"{name}, jitted", lambda: program(f, True)(x), want)
     EAGER
@@ -479,6 +480,13 @@ BRANCHES_VALUES = {
     "both": '(P("i", "j"), P("i"))',
 }
 
+REPEATED_VALUES = {
+    "reductions": '("psum twice", "pmax of psum", "psum of pmax", "pmin of pmin", "pmax", "pmean of psum")',
+    "names": '("psum over one, then the other", "psum over both", "psum of a constant array")',
+    "operations": '("operation on a psum", "sort of a psum", "insertion in a psum", "repetition of a pmax")',
+    "control": '("scan over a psum", "while with a psum", "cond on a psum")',
+}
+
 CLOSED_VALUES = {
     "reductions": '("psum", "pmax", "pmin", "pmean", "size")',
     "movement": '("ppermute", "all_gather", "all_gather tiled", "axis_index")',
@@ -539,10 +547,13 @@ PROBES = {
         "history.reduced",
         REPEATED,
         6,
+        values=REPEATED_VALUES,
         CHECK="",
         EAGER='holds(f"{name}, eagerly", lambda: program(f, False)(jnp.asarray(x)), want)',
     ),
-    "reduced_again_unchecked": _history("history.reduced", REPEATED, 6, CHECK=", check_vma=False", EAGER=""),
+    "reduced_again_unchecked": _history(
+        "history.reduced", REPEATED, 6, values=REPEATED_VALUES, CHECK=", check_vma=False", EAGER=""
+    ),
     "pmap_nested": _history("history.nested", NESTED, 8),
     "explicit_shard_map": _history(
         "history.explicit", EXPLICIT, 8, "0.6.2", CLOSED_VALUES, STAGED="jitted", STAGE="jax.jit"
