@@ -98,6 +98,8 @@ FAMILIES = {
         switch own clamped: lax.switch((x[0, 0] / 9).astype("int32"), [lambda y: y, lambda y: y * 2, lambda y: y - 5], x); [x, x * 2, x - 5][min(max(int(x[0, 0] / 9), 0), 2)]
         switch in eights: lax.switch((abs(x[0, 0]) % 3).astype("int8"), [lambda y: y, lambda y: y * 2, lambda y: y - 5], x); [x, x * 2, x - 5][int(abs(x[0, 0])) % 3]
         switch unsigned: lax.switch((abs(x[0, 0]) % 3).astype("uint32"), [lambda y: y, lambda y: y * 2, lambda y: y - 5], x); [x, x * 2, x - 5][int(abs(x[0, 0])) % 3]
+        switch every: sum(100 ** k * lax.switch(k + (x[0, 0] * 0).astype("int32"), [lambda y: y, lambda y: y * 2, lambda y: y - 5], x) for k in range(3)); x + 200 * x + 10000 * (x - 5)
+        cond both: sum(100 ** k * lax.cond(k > x[0, 0] * 0, lambda y: y * 2, lambda y: y - 5, x) for k in range(2)); x - 5 + 200 * x
         switch of five: lax.switch(x[0, 0].astype("int32") % 5, [lambda y, k=k: y + k * k for k in range(5)], x); x + (x[0, 0] % 5) ** 2
         switch of the same: lax.switch(x[0, 0].astype("int32") % 2, [lambda y: y + 1, lambda y: y + 1], x); x + 1
         switch in scan: lax.scan(lambda c, k: (lax.switch(k, [lambda c: c * 2, lambda c: c + 1, lambda c: -c], c), None), x, np.array([0, 1, 2, 1, -1, 5]))[0]; -(2 * (-(2 * x + 1) + 1))
@@ -149,6 +151,10 @@ FAMILIES = {
         scan in cond: jax.grad(lambda x: lax.cond(x[0, 0] > 0, lambda y: lax.scan(lambda c, z: (c + z * z, None), y[0] * 0, y)[0], lambda y: y[0] * 2, x).sum())(x); 2 * x if x[0, 0] > 0 else 2 * np.eye(6)[:, :1] + 0 * x
         switch: jax.grad(lambda x: lax.switch(x[0, 0].astype("int32") % 3, [lambda y: y, lambda y: y * y, lambda y: 5 * y], x).sum())(x); [x * 0 + 1, 2 * x, x * 0 + 5][int(x[0, 0]) % 3]
         switch forwards: jax.jvp(lambda x: lax.switch(x[0, 0].astype("int32") % 3, [lambda y: y, lambda y: y * y, lambda y: 5 * y], x), (x,), (x * 0 + 1,))[1]; [x * 0 + 1, 2 * x, x * 0 + 5][int(x[0, 0]) % 3]
+        switch every: sum(100 ** k * jax.grad(lambda x, k=k: lax.switch(k + (x[0, 0] * 0).astype("int32"), [lambda y: y, lambda y: y * y, lambda y: 5 * y], x).sum())(x) for k in range(3)); 50001 + 200 * x
+        switch every forwards: sum(100 ** k * jax.jvp(lambda x, k=k: lax.switch(k + (x[0, 0] * 0).astype("int32"), [lambda y: y, lambda y: y * y, lambda y: 5 * y], x), (x,), (x * 0 + 1,))[1] for k in range(3)); 50001 + 200 * x
+        cond both: sum(100 ** k * jax.grad(lambda x, k=k: lax.cond(k > x[0, 0] * 0, lambda y: y * y, lambda y: 3 * y, x).sum())(x) for k in range(2)); 3 + 200 * x
+        cond both forwards: sum(100 ** k * jax.jvp(lambda x, k=k: lax.cond(k > x[0, 0] * 0, lambda y: y * y, lambda y: 3 * y, x), (x,), (x * 0 + 1,))[1] for k in range(2)); 3 + 200 * x
         select: jax.grad(lambda x: lax.select(x > 0, x * x, 3 * x).sum())(x); np.where(x > 0, 2 * x, 3)
         select_n: jax.grad(lambda x: lax.select_n((abs(x) % 3).astype("int32"), x, x * x, 5 * x).sum())(x); np.choose((abs(x) % 3).astype("int32"), [x * 0 + 1, 2 * x, x * 0 + 5])
         map: jax.grad(lambda x: lax.map(lambda y: (y * y).sum(), x).sum())(x); 2 * x
@@ -176,6 +182,8 @@ FAMILIES = {
         backward in cond: jax.grad(lambda x: lax.cond(x[0, 0] > 0, backward, lambda y: y, x).sum())(x); (7 if x[0, 0] > 0 else 1) + 0 * x
         forward in switch: jax.jvp(lambda x: lax.switch(x[0, 0].astype("int32") % 3, [lambda y: y, forward, lambda y: -y], x), (x,), (x,))[1]; x * [1, 7, -1][int(x[0, 0]) % 3]
         backward in switch: jax.grad(lambda x: lax.switch(x[0, 0].astype("int32") % 3, [lambda y: y, backward, lambda y: -y], x).sum())(x); [1, 7, -1][int(x[0, 0]) % 3] + 0 * x
+        forward in every branch: sum(100 ** k * jax.jvp(lambda x, k=k: lax.switch(k + (x[0, 0] * 0).astype("int32"), [lambda y: y, forward, lambda y: -y], x), (x,), (x,))[1] for k in range(3)); -9299 * x
+        backward in every branch: sum(100 ** k * jax.grad(lambda x, k=k: lax.switch(k + (x[0, 0] * 0).astype("int32"), [lambda y: y, backward, lambda y: -y], x).sum())(x) for k in range(3)); -9299 + 0 * x
         forward in map: jax.jvp(lambda x: lax.map(forward, x), (x,), (x,))[1]; 7 * x
         backward in map: jax.grad(lambda x: lax.map(backward, x).sum())(x); 7 + 0 * x
         forward in vmap: jax.jvp(jax.vmap(forward), (x,), (x,))[1]; 7 * x

@@ -272,24 +272,33 @@ def summary(catches: Sequence[Catch]) -> dict[str, object]:
     }
 
 
-def matrix(catches: Sequence[Catch], version: str, profile: str) -> str:
-    """The kill matrix, fault x rule, in Markdown."""
+def matrix(catches: Sequence[Catch], version: str, about: str) -> str:
+    """The kill matrix, fault x rule, in Markdown.
+
+    Args:
+      catches: the faults' runs.
+      version: of JAX.
+      about: the profile, the order of its lines and where runs end, and the suite's commit.
+    """
     figures = summary(catches)
     rules = sorted({rule for catch in catches for rule in catch.rules})
     lines = [
-        f"# Kill matrix: {profile}, JAX {version}",
+        f"# Kill matrix: JAX {version}",
         "",
-        f"{figures['caught']} of {figures['faults']} faults caught, median {figures['median_seconds'] or 0:.1f} s to the first catch.",
+        f"{about}.",
         "",
-        "| fault | breaks | first catch | cases | rules |",
-        "|---|---|---|---|---|",
+        f"{figures['caught']} of {figures['faults']} faults caught, median {figures['median_seconds'] or 0:.1f} s to the"
+        f" first catch; the diagnosis named the component of {figures['named']}.",
+        "",
+        "| fault | breaks | first catch | cases | lines run | named | rules |",
+        "|---|---|---|---|---|---|---|",
     ]
     known = library.faults()
     for catch in catches:
         when = f"{catch.seconds:.1f} s" if catch.seconds is not None else "**missed**"
-        rules_ = ", ".join(catch.rules)
+        named, rules_ = "yes" if catch.named else "", ", ".join(catch.rules)
         lines.append(
-            f"| {catch.fault} | {known[catch.fault].breaks} | {when} | {len(catch.failures)} | {rules_} |"
+            f"| {catch.fault} | {known[catch.fault].breaks} | {when} | {len(catch.failures)} | {catch.lines} | {named} | {rules_} |"
         )
     lines += ["", "| rule | faults it caught | faults only it caught |", "|---|---|---|"]
     for rule in rules:
