@@ -172,7 +172,9 @@ def same(want: np.ndarray, got: np.ndarray, strict: bool) -> bool:
     """Bit for bit, except that any NaN equals any NaN and, unless strict, 0.0 equals -0.0 (sums may start from 0)."""
     if want.shape != got.shape:
         return False
-    if want.dtype == got.dtype and want.tobytes() == got.tobytes():  # the usual case, and quick for large arrays
+    if (
+        want.dtype == got.dtype and want.tobytes() == got.tobytes()
+    ):  # the usual case, and quick for large arrays
         return True
     if want.dtype.kind in "fcV":
         wide = np.complex128 if want.dtype.kind == "c" else np.float64

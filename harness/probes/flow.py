@@ -21,6 +21,10 @@ FAMILIES = {
         fori unrolled: lax.fori_loop(-1, 4, lambda k, c: 2 * c + k, x, unroll=2); fold(lambda c, k: 2 * c + k, range(-1, 4), x)
         fori unrolled whole: lax.fori_loop(1, 4, lambda k, c: 2 * c + k, x, unroll=True); fold(lambda c, k: 2 * c + k, range(1, 4), x)
         fori of ten: lax.fori_loop(0, 10, lambda k, c: c + k * x, x); 46 * x
+        fori of a thousand: lax.fori_loop(0, 1000, lambda k, c: c + k, x); x + 499500
+        while of a thousand: lax.while_loop(lambda s: s[0] < 1000, lambda s: (s[0] + 1, s[1] + 2), (0, x))[1]; x + 2000
+        scan of a thousand: lax.scan(lambda c, k: (c + k, None), x, np.arange(1000))[0]; x + 499500
+        scan of large rows: lax.scan(lambda c, k: (c, jnp.broadcast_to(k * x[0, 0], (512, 512))), 0, np.arange(3))[1][:, 3, 5]; np.arange(3) * x[0, 0]
         scan of ten: lax.scan(lambda c, k: (c + k * x, None), x, np.arange(10))[0]; 46 * x
         while of ten: lax.while_loop(lambda s: s[0] < 10, lambda s: (s[0] + 1, s[1] + s[0] * x), (0, x))[1]; 46 * x
         map of ten: lax.map(lambda k: k * x[0], np.arange(10)).sum(0); 45 * x[0]
@@ -53,6 +57,11 @@ FAMILIES = {
         scan without operand: lax.scan(lambda c, _: (c * 2, c), x, None, length=3)[1]; np.stack([x, 2 * x, 4 * x])
         scan without carry: lax.scan(lambda c, y: (None, y * 2), None, x)[1]; x * 2
         scan of constants: lax.scan(lambda c, y: (c, 1), None, x)[1]; np.ones(6, "int32")
+        scan of truths: lax.scan(lambda c, y: (c, y > 0), 0, x)[1]; x > 0
+        scan in halves: lax.scan(lambda c, y: (c + y, c), x[0].astype("float16") + 1001, x.astype("float16"))[0]; (1001 + x[0] + x.sum(0)).astype("float16")
+        scan of two alike, unrolled: (lambda c: c[0] - 3 * c[1])(lax.scan(lambda c, y: ((c[0] + y, c[1] * 2), None), (x[0], x[1]), x, unroll=2)[0]); x[0] + x.sum(0) - 192 * x[1]
+        scan of two alike: (lambda c: c[0] - 3 * c[1])(lax.scan(lambda c, y: ((c[0] + y, c[1] * 2), None), (x[0], x[1]), x)[0]); x[0] + x.sum(0) - 192 * x[1]
+        scan around own: lax.scan(lambda c, k: (c, k * x), 0, np.arange(3))[1]; np.stack([0 * x, x, 2 * x])
         scan of a pair: lax.scan(lambda c, y: ((c[1], c[0] + y[0] * y[1]), None), (x[0], x[1]), (x, x[:, 0]))[0][0]; fold(lambda c, y: (c[1], c[0] + y * y[0]), x, (x[0], x[1]))[0]
         scan of two kinds: lax.scan(lambda c, y: ((c[0] + 1, c[1] + y), None), (0, x[0]), x)[0][0]; np.int32(6)
         scan with own: lax.scan(lambda c, y: (c + x[0] * y, None), x[1], x)[0]; x[1] + x[0] * x.sum(0)

@@ -140,14 +140,89 @@ for word, (name, other) in pairs.items():
 return facts
 """
 
-ALIKE_VALUES = {
-    "eager": "lambda f: f",
+ENVIRONMENTS = """
+stage = VALUE
+size, total, double = stage(lambda: lax.psum(1, "i")), stage(lambda x: lax.psum(x, "i")), stage(lambda x: x + x)
+facts = {}
+
+
+def under(*bound):  # the size of i where these axes are bound
+    g = size
+    for axis, count in reversed(bound):
+        g = jax.vmap(g, axis_name=axis, axis_size=count, out_axes=None)
+    return int(g())
+
+
+def refused(*bound):
+    try:
+        under(*bound)
+        return False
+    except NameError:
+        return True
+
+
+def shadowed(outer, inner):  # the size of i, of an inner i, and of the first again
+    both = lambda: (size(), jax.vmap(size, axis_name="i", axis_size=inner, out_axes=None)(), size())
+    return [int(n) for n in jax.vmap(both, axis_name="i", axis_size=outer, out_axes=None)()]
+
+
+def mapped(outer, inner):
+    return jax.vmap(jax.vmap(total, axis_name=inner), axis_name=outer)(jnp.arange(4.0).reshape(2, 2)).tolist()
+
+
+def along(dim):
+    return jax.vmap(total, axis_name="i", in_axes=dim, out_axes=None)(jnp.arange(9.0).reshape(3, 3)).tolist()
+
+
+facts["sizes, back and forth"] = [under(("i", n)) for n in (2, 3, 2, 5, 3)] == [2, 3, 2, 5, 3]
+facts["an axis and another that shadows it"] = [shadowed(2, 3), shadowed(3, 2), shadowed(2, 3)] == [[2, 3, 2], [3, 2, 3], [2, 3, 2]]
+facts["an axis shadowed by one of its size"] = shadowed(4, 4) == [4, 4, 4]
+facts["an axis of size one"] = under(("i", 1)) == 1
+facts["unbound beside an axis of size one"] = refused(("j", 1)) and refused() and refused(("j", 1))
+facts["beside an axis of size one"] = [under(("i", 3), ("j", 1)), under(("i", 1), ("j", 3)), under(("j", 1), ("i", 3))] == [3, 1, 3]
+facts["the inner of two"] = [under(("j", 4), ("i", n)) for n in (2, 3, 2)] == [2, 3, 2]
+facts["the outer of two"] = [under(("i", n), ("j", 4)) for n in (2, 3, 2)] == [2, 3, 2]
+facts["the middle of three"] = [under(("k", 2), ("i", n), ("j", 2)) for n in (2, 3, 2)] == [2, 3, 2]
+facts["two of one product"] = [under(("i", n), ("j", 12 // n)) for n in (2, 3, 6)] == [2, 3, 6]
+facts["two that change places"] = [under(("i", 2), ("j", 3)), under(("j", 2), ("i", 3)), under(("i", 2), ("j", 3))] == [2, 3, 2]
+facts["beside an axis of another name"] = [under(("i", 2), (name, 2)) for name in ("j", "k", "j")] == [2, 2, 2] and refused(("k", 2), ("j", 2))
+facts["two of one size that change places"] = [mapped("i", "j"), mapped("j", "i"), mapped("i", "j")] == [[[2, 4], [2, 4]], [[1, 1], [5, 5]], [[2, 4], [2, 4]]]
+facts["along another dimension"] = [along(0), along(1), along(0)] == [[9, 12, 15], [3, 12, 21], [9, 12, 15]]
+facts["no name, several sizes"] = [jax.vmap(double)(jnp.ones(n)).tolist() for n in (2, 3, 2)] == [[2.0] * n for n in (2, 3, 2)]
+facts["a name and none"] = [jax.vmap(double, axis_name=n)(jnp.ones(2)).tolist() for n in ("i", None, "j")] == [[2.0, 2.0]] * 3
+return facts
+"""
+
+COLLECTED = """
+traces = []
+size = (VALUE)(lambda *x: traces.append(1) or lax.psum(1, "i"))
+
+
+def under(count):
+    return int(jax.vmap(size, axis_name="i", axis_size=count, out_axes=None)())
+
+
+right = [under(2), under(3)] == [2, 3]
+before = len(traces)
+for _ in range(3):
+    gc.collect()
+right = right and [under(2), under(3)] == [2, 3]
+return {"the answers": right, f"nothing is traced again after a garbage collection ({len(traces) - before} were)": len(traces) == before}
+"""
+
+# What may stand between an axis and what asks for it. Bodies are made once, so that caches can find them again.
+SCAN = "(lambda body: lambda *x: lax.scan(body, x, None, length=1)[1][0])(lambda c, _: (c, f(*c)))"
+COND = "(lambda other: lambda *x: lax.cond(True, f, other, *x))(lambda *x: -f(*x))"
+STAGES = {
     "jit": "jax.jit",
-    "scan": "lambda f: lambda: lax.scan(lambda c, _: (c + f(), None), 0, None, length=1)[0]",
-    "cond": "lambda f: lambda: lax.cond(True, lambda: f() + 0, lambda: 0)",
-    "checkpoint": "lambda f: jax.checkpoint(f)",
+    "scan": f"lambda f: {SCAN}",
+    "cond": f"lambda f: {COND}",
     "jit_of_jit": "lambda f: jax.jit(jax.jit(f))",
+    "jit_of_scan": f"lambda f: jax.jit({SCAN})",
+    "scan_of_jit": f"lambda g: (lambda f: {SCAN})(jax.jit(g))",
+    "jit_of_cond": f"lambda f: jax.jit({COND})",
 }
+TRANSPARENT = {"eager": "lambda f: f", "checkpoint": "jax.checkpoint"}  # these trace every time
 
 PROBES = {
     "released": Probe(
@@ -460,7 +535,21 @@ PROBES = {
         "cache.names",
         ALIKE,
         "lifetimes",
-        ALIKE_VALUES,
+        STAGES | TRANSPARENT,
         imports=("import jax.numpy as jnp", "from jax import lax"),
+    ),
+    "environments": Probe(
+        "cache.fresh",
+        ENVIRONMENTS,
+        "lifetimes",
+        STAGES | TRANSPARENT,
+        imports=("import jax.numpy as jnp", "from jax import lax"),
+    ),
+    "collected": Probe(
+        "cache.retrace",
+        COLLECTED,
+        "lifetimes",
+        STAGES,
+        imports=("import gc", "import jax.numpy as jnp", "from jax import lax"),
     ),
 }
