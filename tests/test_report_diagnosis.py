@@ -15,8 +15,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 import synthetic_results as made
 from synthetic_results import fails, results, sometimes
 
+from harness.case import parse
+from harness.parameters import parameters
+from harness.report import statements
 from harness.report.causes import Cause
 from harness.report.diagnosis import diagnose, meets
+from harness.report.results import Result
 from harness.report.words import diagnosis_lines
 from harness.verdicts import Verdict
 
@@ -245,3 +249,50 @@ def test_the_screen_is_kept():
     assert len(lines) <= 13
     assert all(len(line) <= 80 for line in lines)
     assert "more" in lines[-1]
+
+
+def _untrue(case, said):
+    message = f"the statements: not true that {said}"
+    return Result(
+        case,
+        Verdict.FAIL,
+        "operation.jit",
+        kind="wrong value",
+        message=message,
+        parameters=parameters(parse(case)),
+    )
+
+
+def test_an_untrue_statement_names_what_its_expression_speaks_of():
+    failing = _untrue(
+        "probe(operations_jit, value=loops)",
+        "scan unrolled backwards, one lane, jitted, is as in NumPy (gave float32 [1; 2.], should be float32 [1. 3.]); "
+        "scan unrolled backwards, twice, is as in NumPy (gave float32 [1. 2.], should be float32 [1. 3.])",
+    )
+    assert statements.untrue(failing) == [
+        "scan unrolled backwards, one lane, jitted, is as in NumPy",
+        "scan unrolled backwards, twice, is as in NumPy",
+    ]
+    assert set(statements.spoken([failing])) == {
+        ("control", "scan"),
+        ("option", "unroll"),
+        ("option", "reverse"),
+    }
+    passing = [
+        Result(line, Verdict.PASS, parameters=parameters(parse(line)))
+        for line in (
+            "vmap(i:2) > psum(i)",
+            "vmap(i:2) > scan(2) > psum(i)",
+            "probe(operations_jit, value=branches)",
+        )
+    ]
+    (cause,) = diagnose([failing, *passing]).suspicions
+    assert "scan" in cause.parameters["control"]
+    assert str(cause).endswith("; untrue: scan unrolled backwards")
+
+
+def test_statements_without_an_expression_are_shown_as_they_are():
+    failing = _untrue("probe(device_order)", "the devices are in order (gave 3; 2); all are there")
+    assert statements.shown([failing]) == "the devices are in order; all are there"
+    assert not list(statements.spoken([failing]))
+    assert statements.shown([Result("vmap(i:2) > psum(i)", Verdict.FAIL, message="wrong value")]) == ""

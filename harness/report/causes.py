@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 
 from harness.report import features as vocabulary
+from harness.report import statements
 from harness.report.results import Result
 
 
@@ -49,7 +50,13 @@ class Cause:
     def __str__(self) -> str:
         if not self.conditions:
             return f"everything fails: all {self.failing:,} cases that ran"
-        return f"{self.adverb} where {self.where} ({self.counts})"
+        return f"{self.adverb} where {self.where} ({self.counts}){self.untrue}"
+
+    @property
+    def untrue(self) -> str:
+        """What probes among the cases found untrue, as the end of a sentence, or ""."""
+        shown = statements.shown(self.cases)
+        return f"; untrue: {shown}" if shown else ""
 
     @property
     def where(self) -> str:
@@ -77,6 +84,8 @@ class Cause:
         for condition in itertools.chain(self.conditions, *self.alternatives):
             for key, value in vocabulary.concerns(condition.key, condition.values, first):
                 named.setdefault(key, set()).add(value)
+        for key, value in statements.spoken(self.cases):
+            named.setdefault(key, set()).add(value)
         return {key: frozenset(values) for key, values in named.items()}
 
 

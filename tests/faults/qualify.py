@@ -123,6 +123,7 @@ def run(fault: str, lines: Sequence[str], backend: Backend, clean: Clean, enough
     """
     catch, start = Catch(fault), time.monotonic()
     passed: list[str] = []
+    said: dict[str, str] = {}
     asked = None
     try:
         asked = Asked(backend, fault)
@@ -130,6 +131,7 @@ def run(fault: str, lines: Sequence[str], backend: Backend, clean: Clean, enough
             catch.lines += 1
             results = asked.results(line)
             failures, elapsed = _failures(results), time.monotonic() - start
+            said |= {result["case"]: result.get("message", "") for result in results}
             passed += [result["case"] for result in results if result["verdict"] == Verdict.PASS]
             if failures:
                 before = time.monotonic()
@@ -146,14 +148,17 @@ def run(fault: str, lines: Sequence[str], backend: Backend, clean: Clean, enough
         if asked is not None:
             asked.close()
     if catch.failures:
-        _explain(catch, passed)
+        _explain(catch, passed, said)
     return catch
 
 
-def _explain(catch: Catch, passed: list[str]) -> None:
+def _explain(catch: Catch, passed: list[str], said: dict[str, str]) -> None:
     """Diagnoses the run, and says whether the fault's component is among the parameters it names."""
-    found = [_result(case, Verdict(verdict), kind, rule) for case, verdict, kind, rule in catch.failures]
-    found += [_result(case, Verdict.PASS, "", "") for case in passed]
+    found = [
+        _result(case, Verdict(verdict), kind, rule, said[case])
+        for case, verdict, kind, rule in catch.failures
+    ]
+    found += [_result(case, Verdict.PASS) for case in passed]
     diagnosis = diagnose(found)
     causes = (*diagnosis.causes, *diagnosis.suspicions)
     catch.diagnosis = "; ".join(str(cause) for cause in causes)
@@ -165,9 +170,9 @@ def _explain(catch: Catch, passed: list[str]) -> None:
     )
 
 
-def _result(case: str, verdict: Verdict, kind: str, rule: str) -> Result:
+def _result(case: str, verdict: Verdict, kind: str = "", rule: str = "", message: str = "") -> Result:
     own = parameters(parse_line(case)[0])
-    return Result(case, verdict, rule, rules=(rule,), kind=kind, parameters=own)
+    return Result(case, verdict, rule, rules=(rule,), kind=kind, message=message, parameters=own)
 
 
 def shuffled(lines: Iterable[str], seed: int = 1) -> list[str]:
