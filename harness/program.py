@@ -36,7 +36,8 @@ class Plan:
       local: type of x as the leaves see it (of the closed-over array for operand "closure"), or None for a constant.
       mapped: keys of the axes along which the operand's values are numbered, outermost first.
       params: names of the program's arguments, of "x" and "n".
-      swapped: the same program with the names of its two axes exchanged, where it has exactly two named ones.
+      swapped: the same program with the names of its two axes exchanged, where it has exactly two named ones
+        and its operand's shape says nothing of them.
       unit: what the payload's values are multiplied by (so that means are whole).
     """
 
@@ -140,7 +141,7 @@ def plan(case: Case, others: tuple[Leaf, ...] = ()) -> Plan:
     _check_zeros(case, places, inside)
     typed = dataclasses.replace(draft, places=tuple(places))
     if SCHEDULES[case.schedule].rebinds:
-        swapped = _swap(case)
+        swapped = None if any(dim.axes for dim in case.shape) else _swap(case)  # both meet the same operand
         typed = dataclasses.replace(typed, swapped=_plan_of(swapped, others) if swapped else None)
     SCHEDULES[case.schedule].check(typed)
     return typed

@@ -72,7 +72,9 @@ class Swap(Schedule):
     def check(self, plan: Plan) -> None:
         one_environment(plan)
         if plan.swapped is None:
-            raise Illegal("swapping needs exactly two named axes")
+            raise Illegal(
+                "swapping needs exactly two named axes, and an operand whose shape says nothing of them"
+            )
 
     def steps(self, plan: Plan) -> list[Step]:
         assert plan.swapped is not None
