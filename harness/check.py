@@ -20,7 +20,7 @@ from harness.program import Plan, plan, unit_of
 from harness.render import Rendered, render
 from harness.reproduce import reproducer
 from harness.run import Loaded, Watch, observe
-from harness.verdicts import Finding, Kind, Verdict
+from harness.verdicts import Finding, Kind, Verdict, result_of
 
 PRIORITY = (Kind.STALE, Kind.RAISED, Kind.WRONG_VALUE, Kind.WRONG_SHAPE, Kind.WRONG_DTYPE, Kind.NOT_RAISED)
 """Kinds that explain others come first when one case breaks several laws."""
@@ -104,10 +104,10 @@ def _check_program(cases: list[Case], way: Way) -> list[dict[str, Any]]:
     try:
         typed = plan(cases[0], tuple(case.leaf for case in cases[1:]))
     except Illegal as reason:
-        return [_result(case, Verdict.NOT_APPLICABLE, message=f"illegal: {reason}") for case in cases]
+        return [result_of(case, Verdict.NOT_APPLICABLE, message=f"illegal: {reason}") for case in cases]
     missing = way.missing(typed)
     if missing:
-        return [_result(case, Verdict.NOT_APPLICABLE, message=missing) for case in cases]
+        return [result_of(case, Verdict.NOT_APPLICABLE, message=missing) for case in cases]
     rendered = render(typed, spelling())
     unable = ""
     findings: dict[str, list[Finding]] = {}
@@ -120,7 +120,7 @@ def _check_program(cases: list[Case], way: Way) -> list[dict[str, Any]]:
     declined = unable or _declined(typed, findings) or _lacking(rendered, findings, way)
     declined = declined or _rounds(typed, findings)
     if declined:
-        return [_result(case, Verdict.NOT_APPLICABLE, message=declined) for case in cases]
+        return [result_of(case, Verdict.NOT_APPLICABLE, message=declined) for case in cases]
     seconds = (time.perf_counter() - start) / len(cases)
     keys = dict(zip(typed.leaves, cases))
     return [_judged(case, rendered, key, findings, seconds, way) for key, case in keys.items()]
@@ -217,13 +217,13 @@ def _judged(
     ]
     rules = way.rules(rendered.plan, case)
     if not found:
-        return _result(case, Verdict.PASS, rule=rules[0], rules=rules, seconds=seconds)
+        return result_of(case, Verdict.PASS, rule=rules[0], rules=rules, seconds=seconds)
     found.sort(
         key=lambda finding: PRIORITY.index(finding.kind) if finding.kind in PRIORITY else len(PRIORITY)
     )
     worst = found[0]
     alone = render(plan(case), spelling())
-    return _result(
+    return result_of(
         case,
         Verdict.FAIL,
         kind=worst.kind,
@@ -240,17 +240,3 @@ def _concerns(name: str, key: str, rendered: Rendered) -> bool:
     """Whether an output's finding is about the case of this leaf (a derivative's outputs are named after leaves)."""
     _, dot, leaf = name.partition(".")
     return not dot or leaf == key or leaf not in rendered.plan.leaves
-
-
-def _result(case: Case, verdict: Verdict, **fields: Any) -> dict[str, Any]:
-    rule = case.rule
-    base = {
-        "case": str(case),
-        "rule": rule,
-        "rules": [rule],
-        "verdict": verdict,
-        "kind": "",
-        "message": "",
-        "also": [],
-    }
-    return {**base, "seconds": 0.0, **fields}

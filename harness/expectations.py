@@ -10,6 +10,7 @@
     issue = "https://github.com/jax-ml/jax/issues/..."                         # where there is one
 
 `strict = false` says that not every case it covers fails, as in pytest's xfail: one that passes is a plain pass.
+With `rule` it speaks only of the cases that are held to that law.
 `case = ["LINE", ...]` names cases outright instead of `where`. Several values for one key mean any of them; a key
 may also be written `not_KEY` (none of them) or `all_KEY` (each of them).
 """
@@ -171,6 +172,7 @@ def settle(
             entry.met += 1
             return {**result, "verdict": Verdict.EXPECTED_FAIL, "expectation": entry.reason}
     if result["verdict"] == Verdict.PASS:
+        covering = [entry for entry in covering if entry.rule in ("", *result["rules"])]
         for entry in covering:
             entry.met += 1
         strict = [entry for entry in covering if entry.strict]

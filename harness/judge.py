@@ -19,6 +19,12 @@ from harness.program import Plan
 from harness.schedules import Step
 from harness.verdicts import Finding, Kind
 
+ERRORS = ("unbound", "raises")
+"""Schedules whose cases are held to the laws of errors alone."""
+
+NOT_TRUE = "not true that "
+"""What precedes the untrue statements of a probe in its message, which `; ` separates."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
@@ -97,7 +103,7 @@ def _judge_step(
             kind = Kind.NOT_RELEASED if want.step.rule == "cache.release" else Kind.WRONG_VALUE
             yield (
                 "",
-                Finding(want.step.rule, kind, f"{want.step.about}: not true that {'; '.join(kept)}", number),
+                Finding(want.step.rule, kind, f"{want.step.about}: {NOT_TRUE}{'; '.join(kept)}", number),
             )
         return
     for key, value in want.values.items():
@@ -172,9 +178,8 @@ def same(want: np.ndarray, got: np.ndarray, strict: bool) -> bool:
     """Bit for bit, except that any NaN equals any NaN and, unless strict, 0.0 equals -0.0 (sums may start from 0)."""
     if want.shape != got.shape:
         return False
-    if (
-        want.dtype == got.dtype and want.tobytes() == got.tobytes()
-    ):  # the usual case, and quick for large arrays
+    # The usual case, and quick for large arrays, which are else widened.
+    if want.dtype == got.dtype and want.tobytes() == got.tobytes():
         return True
     if want.dtype.kind in "fcV":
         wide = np.complex128 if want.dtype.kind == "c" else np.float64
@@ -353,6 +358,11 @@ def keeps_executables(plan: Plan) -> bool:
     return True
 
 
+def law_of_death(plan: Plan, case: Case) -> str:
+    """The law a case is counted under when its process does not survive it: what an error case is about, else its leaf's."""
+    return checked_rules(plan, case)[0] if plan.schedule.word in ERRORS else case.rule
+
+
 def checked_rules(plan: Plan, case: Case) -> list[str]:
     """Every law this case is held to, the leaf's own first."""
     if isinstance(case.leaf, ProbeLeaf):
@@ -373,6 +383,6 @@ def checked_rules(plan: Plan, case: Case) -> list[str]:
     schedule = plan.schedule
     if schedule.word != "sizes":
         rules = [*(step.rule or schedule.rule for step in schedule.steps(plan)), *rules]
-    if schedule.word in ("unbound", "raises"):
+    if schedule.word in ERRORS:
         rules = [rule for rule in rules if rule.startswith("error.")]
     return list(dict.fromkeys(rules))

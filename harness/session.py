@@ -18,9 +18,10 @@ from harness.errors import Illegal, UsageError
 from harness.expectations import Expectation
 from harness.isolate import BackendError, Death, HarnessDefect, Parent, Runner
 from harness.journal import Journal
+from harness.judge import law_of_death
 from harness.parameters import parameters, suite_of
 from harness.program import plan
-from harness.verdicts import Verdict
+from harness.verdicts import Verdict, result_of
 
 RUNNER_LINES = 400
 """Programs a runner checks before it is replaced: JAX keeps what it compiled, and memory is finite."""
@@ -264,19 +265,14 @@ def _died(case: Case, death: Death, deadline: float) -> Result:
         message = f"no answer within {deadline:.0f} s; the log has the stacks of all threads"
     else:
         message = str(death)
-    verdict = Verdict.HANG if death.hang else Verdict.CRASH
-    rule = case.rule
-    return {
-        "case": str(case),
-        "rule": rule,
-        "rules": [rule],
-        "verdict": verdict,
-        "kind": "",
-        "message": message,
-        "also": [],
-        "seconds": deadline if death.hang else 0.0,
-        "log": death.log,
-    }
+    return result_of(
+        case,
+        Verdict.HANG if death.hang else Verdict.CRASH,
+        rule=law_of_death(plan(case), case),
+        message=message,
+        seconds=deadline if death.hang else 0.0,
+        log=death.log,
+    )
 
 
 def _devices_needed(case: Case) -> int:

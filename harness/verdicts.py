@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.case import Case
 
 
 class Verdict(enum.StrEnum):
@@ -49,6 +53,22 @@ GOOD = frozenset({Verdict.PASS, Verdict.NOT_APPLICABLE, Verdict.SKIPPED, Verdict
 def worst(verdicts: list[Verdict]) -> Verdict:
     order = list(Verdict)
     return max(verdicts, key=order.index)
+
+
+def result_of(case: Case, verdict: Verdict, **fields: Any) -> dict[str, Any]:
+    """What the journal says of a case, where `fields` do not say otherwise: its leaf's own law, and nothing found."""
+    rule = fields.get("rule", case.rule)
+    base = {
+        "case": str(case),
+        "rule": rule,
+        "rules": [rule],
+        "verdict": verdict,
+        "kind": "",
+        "message": "",
+        "also": [],
+        "seconds": 0.0,
+    }
+    return {**base, **fields}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,7 @@ def entries(folder: Path, text: str) -> list[expectations.Expectation]:
 def settled(
     entry_list: list[expectations.Expectation], verdict: str, kind: str = "", line: str = LINE
 ) -> str:
-    result = {"case": line, "verdict": verdict, "kind": kind, "rule": "psum.sum"}
+    result = {"case": line, "verdict": verdict, "kind": kind, "rule": "psum.sum", "rules": ["psum.sum", "cache.fresh"]}
     return expectations.settle(result, parameters(parse(line)), entry_list)["verdict"]
 
 
@@ -38,6 +38,8 @@ def settled(
         ("", "fail", "wrong value", "expected_fail"),
         ("", "fail", "error raised", "fail"),
         ("", "pass", "", "unexpected_pass"),
+        ('rule = "cache.fresh"', "pass", "", "unexpected_pass"),
+        ('rule = "error.duplicate"', "pass", "", "pass"),  # a law this case is not held to
         ("strict = false", "fail", "wrong value", "expected_fail"),
         ("strict = false", "pass", "", "pass"),
     ],

@@ -14,7 +14,7 @@ import pytest
 from harness.case import parse_line
 from harness.decode import describe
 from harness.exact import operand
-from harness.judge import Expected, checked_rules, expectations, judge, same
+from harness.judge import Expected, checked_rules, expectations, judge, law_of_death, same
 from harness.layers.binders import ShardMap
 from harness.observed import Observation, Output, Shard
 from harness.program import Plan, plan
@@ -433,3 +433,17 @@ def test_findings_are_the_same_in_any_order_of_leaves() -> None:
         run = Run(f"vmap(i:3) > {' & '.join(order)}")
         run.change(0, "psum", run.expected[0].values["psum"] * 3)
         assert run.only().rule == "psum.sum"
+
+
+@pytest.mark.parametrize(
+    "line, law",
+    [
+        ("vmap(i:3) > psum(i+i) | schedule=raises", "error.duplicate"),
+        ("vmap(i:3) > psum(i) | schedule=unbound", "error.unbound"),
+        ("vmap(i:3) > psum(i)", "psum.sum"),
+        ("vmap(i:3,2) > jit > psum(i) | schedule=entries", "psum.sum"),
+    ],
+)
+def test_a_death_counts_under_the_law_an_error_case_is_about(line, law) -> None:
+    (case,) = parse_line(line)
+    assert law_of_death(plan(case), case) == law

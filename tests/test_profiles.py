@@ -16,7 +16,7 @@ from harness import judge, profiles
 from harness.case import line_of, parse_line
 from harness.dtypes import NAMES
 from harness.errors import Illegal, UsageError
-from harness.exact import inexact
+from harness.exact import inexact, operand
 from harness.layers import LAYERS as WORDS
 from harness.layers import LEAVES
 from harness.names import NAME_KINDS
@@ -71,6 +71,17 @@ def test_lines_are_sorted_and_unique(name):
     assert profile.suites == sorted(profile.suites)
     for suite in profile.suites:
         assert profile.lines(suite) == sorted(set(profile.lines(suite)))
+
+
+def test_the_reference_answers_every_line():
+    """A line that is legal but that the reference cannot evaluate would end in a defect of the harness, without a verdict."""
+    for line in profiles.load("standard").all_lines():
+        first, *others = parse_line(line)
+        typed = plan(first, tuple(case.leaf for case in others))
+        try:
+            judge.expectations(typed, functools.partial(operand, typed))
+        except Exception as error:
+            pytest.fail(f"{line}: {type(error).__name__}: {error}")
 
 
 def test_each_profile_is_part_of_the_next():

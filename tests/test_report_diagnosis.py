@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -16,7 +17,10 @@ import synthetic_results as made
 from synthetic_results import fails, results, sometimes
 
 from harness.case import parse
+from harness.judge import expectations, judge
+from harness.observed import Observation, Output
 from harness.parameters import parameters
+from harness.program import plan
 from harness.report import statements
 from harness.report.causes import Cause
 from harness.report.diagnosis import diagnose, meets
@@ -251,22 +255,27 @@ def test_the_screen_is_kept():
     assert "more" in lines[-1]
 
 
-def _untrue(case, said):
-    message = f"the statements: not true that {said}"
+def _untrue(line: str, *statements: str) -> Result:
+    """The result of a probe, as the judge words it, with these statements untrue."""
+    case = parse(line)
+    typed = plan(case)
+    untrue = Output(np.array(False), (), "bool")
+    facts = Observation(dict.fromkeys(statements, untrue))
+    ((finding,),) = judge(typed, expectations(typed, lambda sizes: None), [facts]).values()
     return Result(
-        case,
+        line,
         Verdict.FAIL,
-        "operation.jit",
-        kind="wrong value",
-        message=message,
-        parameters=parameters(parse(case)),
+        finding.rule,
+        kind=finding.kind,
+        message=finding.message,
+        parameters=parameters(case),
     )
 
 
 def test_an_untrue_statement_names_what_its_expression_speaks_of():
     failing = _untrue(
         "probe(operations_jit, value=loops)",
-        "scan unrolled backwards, one lane, jitted, is as in NumPy (gave float32 [1; 2.], should be float32 [1. 3.]); "
+        "scan unrolled backwards, one lane, jitted, is as in NumPy (gave float32 [1; 2.], should be float32 [1. 3.])",
         "scan unrolled backwards, twice, is as in NumPy (gave float32 [1. 2.], should be float32 [1. 3.])",
     )
     assert statements.untrue(failing) == [
@@ -275,8 +284,8 @@ def test_an_untrue_statement_names_what_its_expression_speaks_of():
     ]
     assert set(statements.spoken([failing])) == {
         ("control", "scan"),
-        ("option", "unroll"),
-        ("option", "reverse"),
+        ("option", "scan.unroll"),
+        ("option", "scan.reverse"),
     }
     passing = [
         Result(line, Verdict.PASS, parameters=parameters(parse(line)))
@@ -292,7 +301,15 @@ def test_an_untrue_statement_names_what_its_expression_speaks_of():
 
 
 def test_statements_without_an_expression_are_shown_as_they_are():
-    failing = _untrue("probe(device_order)", "the devices are in order (gave 3; 2); all are there")
+    failing = _untrue("probe(device_order)", "the devices are in order (gave 3; 2)", "all are there")
     assert statements.shown([failing]) == "the devices are in order; all are there"
     assert not list(statements.spoken([failing]))
     assert statements.shown([Result("vmap(i:2) > psum(i)", Verdict.FAIL, message="wrong value")]) == ""
+
+
+def test_helpers_and_derivatives_are_spoken_of():
+    failing = _untrue(
+        "probe(operations_jit, value=derivative_rules)",
+        "forward linearized, one lane, jitted, is as in NumPy",
+    )
+    assert set(statements.spoken([failing])) == {("staging", "custom_jvp"), ("derivative", "linearize")}

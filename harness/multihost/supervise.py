@@ -18,13 +18,15 @@ from harness.errors import UsageError
 from harness.expectations import Expectation
 from harness.isolate import BackendError, Death, Parent
 from harness.journal import Journal
+from harness.judge import law_of_death
 from harness.multihost.group import Answer, Group
 from harness.multihost.merge import BAD, merge
 from harness.multihost.ranks import RankJournal
 from harness.multihost.world import World
 from harness.parameters import parameters
+from harness.program import plan
 from harness.session import CONFIRMED_ALIKE, FRESH_RUNS, RUNNER_LINES, write_down
-from harness.verdicts import Verdict
+from harness.verdicts import Verdict, result_of
 
 Result = dict[str, Any]
 
@@ -94,7 +96,7 @@ class Checker:
         lost = self.ranks.lost(line)
         if declined or lost:
             verdict = Verdict.NOT_APPLICABLE if declined else Verdict.CRASH
-            results = [_not_run(case, verdict, declined or lost) for case in cases]
+            results = [result_of(case, verdict, message=declined or lost) for case in cases]
         else:
             results = self._decided(cases)
         written = []
@@ -147,19 +149,6 @@ class Checker:
         failed = sum(run["verdict"] in BAD for run in runs)
         message = f"{failed} of {len(runs)} runs failed, each in a new group of ranks: {first['message']}"
         return {**first, "verdict": Verdict.FLAKY, "message": message}
-
-
-def _not_run(case: Case, verdict: Verdict, reason: str) -> Result:
-    return {
-        "case": str(case),
-        "rule": case.rule,
-        "rules": [case.rule],
-        "verdict": verdict,
-        "kind": "",
-        "message": reason,
-        "also": [],
-        "seconds": 0.0,
-    }
 
 
 class LocalRanks:
@@ -293,17 +282,7 @@ def died(line: str, death: Death, group: Group, place: int, rank: int, deadline:
         else f"no answer within {deadline:.0f} s"
     )
     results = [
-        {
-            "case": str(case),
-            "rule": case.rule,
-            "rules": [case.rule],
-            "verdict": verdict,
-            "kind": "",
-            "message": message,
-            "also": [],
-            "seconds": 0.0,
-            "log": death.log,
-        }
+        result_of(case, verdict, rule=law_of_death(plan(case), case), message=message, log=death.log)
         for case in parse_line(line)
     ]
     return {

@@ -81,7 +81,30 @@ MAPPED = """
                 return jax.jit(function)
 """
 
-ALIKE = """
+# Of what asks for an axis: its answer where these axes are bound, each a name and a size, outermost first.
+UNDER = """
+facts = {}
+
+
+def under(f, *bound):
+    for axis, size in reversed(bound):
+        f = jax.vmap(f, axis_name=axis, axis_size=size, out_axes=None)
+    return int(f())
+
+
+def refused(f, *bound):
+    try:
+        under(f, *bound)
+        return False
+    except NameError:
+        return True
+
+
+"""
+
+ALIKE = (
+    UNDER
+    + """
 import enum
 
 stage = VALUE
@@ -116,49 +139,21 @@ pairs = {
     "one hash": (Name("a"), Name("b")),
     "one hash and text": (Name("a"), Name("a")),
 }
-facts = {}
 for word, (name, other) in pairs.items():
     f = stage(lambda: lax.psum(1, (name,)))
-
-    def under(*bound):  # f with these axes of these sizes around it
-        g = f
-        for axis, size in reversed(bound):
-            g = jax.vmap(g, axis_name=axis, axis_size=size, out_axes=None)
-        return int(g())
-
-    def refused(*bound):
-        try:
-            under(*bound)
-            return False
-        except NameError:
-            return True
-
-    facts[f"{word}: its own name"] = under((name, 3)) == 3
-    facts[f"{word}: the other name binds nothing"] = refused((other, 3)) and refused((other, 3))
-    facts[f"{word}: its own name again"] = under((name, 3)) == 3
-    facts[f"{word}: both"] = [under((name, 2), (other, 3)), under((other, 2), (name, 3)), under((name, 2), (other, 3))] == [2, 3, 2]
+    facts[f"{word}: its own name"] = under(f, (name, 3)) == 3
+    facts[f"{word}: the other name binds nothing"] = refused(f, (other, 3)) and refused(f, (other, 3))
+    facts[f"{word}: its own name again"] = under(f, (name, 3)) == 3
+    facts[f"{word}: both"] = [under(f, (name, 2), (other, 3)), under(f, (other, 2), (name, 3)), under(f, (name, 2), (other, 3))] == [2, 3, 2]
 return facts
 """
+)
 
-ENVIRONMENTS = """
+ENVIRONMENTS = (
+    UNDER
+    + """
 stage = VALUE
 size, total, double = stage(lambda: lax.psum(1, "i")), stage(lambda x: lax.psum(x, "i")), stage(lambda x: x + x)
-facts = {}
-
-
-def under(*bound):  # the size of i where these axes are bound
-    g = size
-    for axis, count in reversed(bound):
-        g = jax.vmap(g, axis_name=axis, axis_size=count, out_axes=None)
-    return int(g())
-
-
-def refused(*bound):
-    try:
-        under(*bound)
-        return False
-    except NameError:
-        return True
 
 
 def shadowed(outer, inner):  # the size of i, of an inner i, and of the first again
@@ -174,24 +169,25 @@ def along(dim):
     return jax.vmap(total, axis_name="i", in_axes=dim, out_axes=None)(jnp.arange(9.0).reshape(3, 3)).tolist()
 
 
-facts["sizes, back and forth"] = [under(("i", n)) for n in (2, 3, 2, 5, 3)] == [2, 3, 2, 5, 3]
+facts["sizes, back and forth"] = [under(size, ("i", n)) for n in (2, 3, 2, 5, 3)] == [2, 3, 2, 5, 3]
 facts["an axis and another that shadows it"] = [shadowed(2, 3), shadowed(3, 2), shadowed(2, 3)] == [[2, 3, 2], [3, 2, 3], [2, 3, 2]]
 facts["an axis shadowed by one of its size"] = shadowed(4, 4) == [4, 4, 4]
-facts["an axis of size one"] = under(("i", 1)) == 1
-facts["unbound beside an axis of size one"] = refused(("j", 1)) and refused() and refused(("j", 1))
-facts["beside an axis of size one"] = [under(("i", 3), ("j", 1)), under(("i", 1), ("j", 3)), under(("j", 1), ("i", 3))] == [3, 1, 3]
-facts["the inner of two"] = [under(("j", 4), ("i", n)) for n in (2, 3, 2)] == [2, 3, 2]
-facts["the outer of two"] = [under(("i", n), ("j", 4)) for n in (2, 3, 2)] == [2, 3, 2]
-facts["the middle of three"] = [under(("k", 2), ("i", n), ("j", 2)) for n in (2, 3, 2)] == [2, 3, 2]
-facts["two of one product"] = [under(("i", n), ("j", 12 // n)) for n in (2, 3, 6)] == [2, 3, 6]
-facts["two that change places"] = [under(("i", 2), ("j", 3)), under(("j", 2), ("i", 3)), under(("i", 2), ("j", 3))] == [2, 3, 2]
-facts["beside an axis of another name"] = [under(("i", 2), (name, 2)) for name in ("j", "k", "j")] == [2, 2, 2] and refused(("k", 2), ("j", 2))
+facts["an axis of size one"] = under(size, ("i", 1)) == 1
+facts["unbound beside an axis of size one"] = refused(size, ("j", 1)) and refused(size) and refused(size, ("j", 1))
+facts["beside an axis of size one"] = [under(size, ("i", 3), ("j", 1)), under(size, ("i", 1), ("j", 3)), under(size, ("j", 1), ("i", 3))] == [3, 1, 3]
+facts["the inner of two"] = [under(size, ("j", 4), ("i", n)) for n in (2, 3, 2)] == [2, 3, 2]
+facts["the outer of two"] = [under(size, ("i", n), ("j", 4)) for n in (2, 3, 2)] == [2, 3, 2]
+facts["the middle of three"] = [under(size, ("k", 2), ("i", n), ("j", 2)) for n in (2, 3, 2)] == [2, 3, 2]
+facts["two of one product"] = [under(size, ("i", n), ("j", 12 // n)) for n in (2, 3, 6)] == [2, 3, 6]
+facts["two that change places"] = [under(size, ("i", 2), ("j", 3)), under(size, ("j", 2), ("i", 3)), under(size, ("i", 2), ("j", 3))] == [2, 3, 2]
+facts["beside an axis of another name"] = [under(size, ("i", 2), (name, 2)) for name in ("j", "k", "j")] == [2, 2, 2] and refused(size, ("k", 2), ("j", 2))
 facts["two of one size that change places"] = [mapped("i", "j"), mapped("j", "i"), mapped("i", "j")] == [[[2, 4], [2, 4]], [[1, 1], [5, 5]], [[2, 4], [2, 4]]]
 facts["along another dimension"] = [along(0), along(1), along(0)] == [[9, 12, 15], [3, 12, 21], [9, 12, 15]]
 facts["no name, several sizes"] = [jax.vmap(double)(jnp.ones(n)).tolist() for n in (2, 3, 2)] == [[2.0] * n for n in (2, 3, 2)]
 facts["a name and none"] = [jax.vmap(double, axis_name=n)(jnp.ones(2)).tolist() for n in ("i", None, "j")] == [[2.0, 2.0]] * 3
 return facts
 """
+)
 
 COLLECTED = """
 traces = []

@@ -14,49 +14,38 @@ from collections.abc import Iterable, Iterator
 
 from harness.case import parse
 from harness.errors import CaseError
-from harness.layers import LEAVES
+from harness.judge import NOT_TRUE
+from harness.layers import LAYERS, LEAVES
 from harness.layers.probe import ProbeLeaf
 from harness.report.results import Result
 
-UNTRUE = "not true that "
 SHOWN = 3
 
+VOCABULARY = LAYERS | LEAVES
 SPOKEN = {
-    **{
-        f"lax.{word}": ("control", word)
-        for word in ("scan", "fori_loop", "while_loop", "cond", "switch", "map", "associative_scan")
-    },
-    **{f"lax.{word}": ("leaf", word) for word in LEAVES},
-    **{
-        f"jax.{word}": ("derivative", word)
-        for word in ("grad", "vjp", "jvp", "linearize", "linear_transpose")
-    },
-    **{f"jax.{word}": ("derivative", "jacobian") for word in ("jacfwd", "jacrev")},
-    "jax.hessian": ("derivative", "hvp"),
-    **{f"jax.{word}": ("staging", word) for word in ("jit", "checkpoint", "custom_jvp", "custom_vjp")},
-    **{f"jax.{word}": ("binder", word) for word in ("vmap", "pmap", "shard_map")},
-    "forward(": ("staging", "custom_jvp"),
-    "backward(": ("staging", "custom_vjp"),
-    "scaled(": ("staging", "custom_vjp"),
-    "unroll=": ("option", "unroll"),
-    "reverse=": ("option", "reverse"),
-    "batch_size=": ("option", "batch"),
-    "axis_index_groups=": ("option", "groups"),
-    "tiled=": ("option", "tiled"),
+    **{word: (layer.family, word) for word, layer in LAYERS.items()},
+    **{word: ("leaf", word) for word in LEAVES},
+    "jacfwd": ("derivative", "jacobian"),
+    "jacrev": ("derivative", "jacobian"),
+    "hessian": ("derivative", "hvp"),
 }
-"""What stands in an expression -> (parameter, value) that it speaks of."""
+"""A public function of jax or lax -> the parameter that it is."""
+HELPERS = {
+    "forward": SPOKEN["custom_jvp"],
+    "backward": SPOKEN["custom_vjp"],
+    "scaled": SPOKEN["custom_vjp"],
+}
+"""What the probes call functions that have derivative rules of their own (`harness.probes.operations`)."""
 
-_SPOKEN = re.compile(
-    "|".join(
-        rf"\b{re.escape(word)}(?!\w)" if word[-1].isalnum() else rf"\b{re.escape(word)}" for word in SPOKEN
-    )
-)
+_CALL = re.compile(r"\b(?:jax|lax)\.(\w+)")
+_HELPER = re.compile(rf"\b({'|'.join(HELPERS)})\b")
+_KEYWORD = re.compile(r"\b(\w+)=")
 _ENTRY = re.compile(r"""^\s*(?:facts\[)?"([^"]+)"\]?(?:: | = )(.*)$""", re.MULTILINE)
 
 
 def untrue(result: Result) -> list[str]:
     """The statements of the case that were not true, without what was found instead."""
-    _, _, said = result.message.partition(UNTRUE)
+    _, _, said = result.message.partition(NOT_TRUE)
     return [_without_brackets(part).strip() for part in _parts(said)] if said else []
 
 
@@ -92,8 +81,8 @@ def _entries(case: str) -> dict[str, str]:
 def heads(result: Result) -> dict[str, str]:
     """The untrue statements by their names in the probe's source -> expression; by their own text where it has none."""
     found = {}
-    entries = _entries(result.case)
     for statement in untrue(result):
+        entries = _entries(result.case)
         names = [name for name in entries if re.match(rf"{re.escape(name)}(\W|$)", statement)]
         name = max(names, key=len, default=statement)
         found[name] = entries.get(name, "")
@@ -104,8 +93,18 @@ def spoken(results: Iterable[Result]) -> Iterator[tuple[str, str]]:
     """The parameters that the expressions behind the untrue statements of these cases speak of."""
     for result in results:
         for expression in heads(result).values():
-            for word in _SPOKEN.findall(expression):
-                yield SPOKEN[word]
+            yield from _parameters(expression)
+
+
+def _parameters(expression: str) -> Iterator[tuple[str, str]]:
+    yield from (HELPERS[word] for word in _HELPER.findall(expression))
+    keywords = _KEYWORD.findall(expression)
+    for word in _CALL.findall(expression):
+        if word in SPOKEN:
+            yield SPOKEN[word]
+        if word in VOCABULARY:
+            options = {param.name for param in VOCABULARY[word].params}
+            yield from (("option", f"{word}.{keyword}") for keyword in keywords if keyword in options)
 
 
 def shown(results: Iterable[Result]) -> str:

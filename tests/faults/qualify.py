@@ -122,8 +122,7 @@ def run(fault: str, lines: Sequence[str], backend: Backend, clean: Clean, enough
       enough: stop after so many failing cases.
     """
     catch, start = Catch(fault), time.monotonic()
-    passed: list[str] = []
-    said: dict[str, str] = {}
+    seen: list[dict[str, str]] = []
     asked = None
     try:
         asked = Asked(backend, fault)
@@ -131,8 +130,7 @@ def run(fault: str, lines: Sequence[str], backend: Backend, clean: Clean, enough
             catch.lines += 1
             results = asked.results(line)
             failures, elapsed = _failures(results), time.monotonic() - start
-            said |= {result["case"]: result.get("message", "") for result in results}
-            passed += [result["case"] for result in results if result["verdict"] == Verdict.PASS]
+            seen += results
             if failures:
                 before = time.monotonic()
                 known = clean.failures(line)
@@ -148,17 +146,18 @@ def run(fault: str, lines: Sequence[str], backend: Backend, clean: Clean, enough
         if asked is not None:
             asked.close()
     if catch.failures:
-        _explain(catch, passed, said)
+        _explain(catch, seen)
     return catch
 
 
-def _explain(catch: Catch, passed: list[str], said: dict[str, str]) -> None:
+def _explain(catch: Catch, seen: list[dict[str, str]]) -> None:
     """Diagnoses the run, and says whether the fault's component is among the parameters it names."""
+    caught = set(catch.failures)
     found = [
-        _result(case, Verdict(verdict), kind, rule, said[case])
-        for case, verdict, kind, rule in catch.failures
+        _result(result)
+        for result in seen
+        if result["verdict"] == Verdict.PASS or caught.intersection(_failures([result]))
     ]
-    found += [_result(case, Verdict.PASS) for case in passed]
     diagnosis = diagnose(found)
     causes = (*diagnosis.causes, *diagnosis.suspicions)
     catch.diagnosis = "; ".join(str(cause) for cause in causes)
@@ -170,9 +169,17 @@ def _explain(catch: Catch, passed: list[str], said: dict[str, str]) -> None:
     )
 
 
-def _result(case: str, verdict: Verdict, kind: str = "", rule: str = "", message: str = "") -> Result:
-    own = parameters(parse_line(case)[0])
-    return Result(case, verdict, rule, rules=(rule,), kind=kind, message=message, parameters=own)
+def _result(result: dict[str, str]) -> Result:
+    case, rule = result["case"], result["rule"]
+    return Result(
+        case,
+        Verdict(result["verdict"]),
+        rule,
+        rules=(rule,),
+        kind=result["kind"],
+        message=result.get("message", ""),
+        parameters=parameters(parse_line(case)[0]),
+    )
 
 
 def shuffled(lines: Iterable[str], seed: int = 1) -> list[str]:
