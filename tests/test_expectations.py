@@ -28,7 +28,13 @@ def entries(folder: Path, text: str) -> list[expectations.Expectation]:
 def settled(
     entry_list: list[expectations.Expectation], verdict: str, kind: str = "", line: str = LINE
 ) -> str:
-    result = {"case": line, "verdict": verdict, "kind": kind, "rule": "psum.sum", "rules": ["psum.sum", "cache.fresh"]}
+    result = {
+        "case": line,
+        "verdict": verdict,
+        "kind": kind,
+        "rule": "psum.sum",
+        "rules": ["psum.sum", "cache.fresh"],
+    }
     return expectations.settle(result, parameters(parse(line)), entry_list)["verdict"]
 
 
