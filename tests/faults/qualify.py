@@ -214,9 +214,10 @@ def aimed(lines: Sequence[str], fault: str) -> list[str]:
     known = library.faults()[fault]
     component = _words(value for values in known.values().values() for value in values)
 
-    def nearness(line: str) -> int:
+    def nearness(line: str) -> tuple[int, bool]:
         words, rules = _described(line)
-        return len(words & component) + 2 * len(rules & set(known.rules))
+        near = len(words & component) + 2 * len(rules & set(known.rules))
+        return near, line.startswith("probe(")  # a probe says more than one thing
 
     return sorted(lines, key=nearness, reverse=True)
 
